@@ -1,0 +1,69 @@
+# sluice_options: what every target of the tree is compiled with. sluice_library(): a static library on top of it.
+
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_program(SLUICE_CCACHE ccache)
+mark_as_advanced(SLUICE_CCACHE)
+if(SLUICE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${SLUICE_CCACHE}")
+endif()
+
+include(CheckLinkerFlag)
+foreach(linker IN ITEMS mold lld)
+  check_linker_flag(CXX "-fuse-ld=${linker}" SLUICE_HAS_${linker})
+  if(SLUICE_HAS_${linker})
+    add_link_options("-fuse-ld=${linker}")
+    break()
+  endif()
+endforeach()
+
+add_library(sluice_options INTERFACE)
+target_compile_features(sluice_options INTERFACE cxx_std_20)
+target_include_directories(sluice_options INTERFACE "${PROJECT_SOURCE_DIR}")
+# No contraction: where a product and a sum fuse is written in the kernels, not left to the optimiser, so that
+# compilers agree on the roundings.
+target_compile_options(sluice_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -ffp-contract=off>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 warns about the standard library's own string concatenation (GCC bug 105651).
+  target_compile_options(sluice_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
+if(SLUICE_WERROR)
+  target_compile_options(sluice_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+
+if(SLUICE_SANITIZE)
+  add_compile_options(-fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${SLUICE_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # The sanitizers' own code misleads this warning, in the standard library's headers too.
+    add_compile_options(-Wno-maybe-uninitialized)
+  endif()
+endif()
+if(SLUICE_SANITIZE MATCHES "thread")
+  # The packaged libtbb is not instrumented, so ThreadSanitizer cannot see that a loop's tasks end before the loop
+  # does; suppressing its frames would also hide a kernel that reads weights too early.
+  target_compile_definitions(sluice_options INTERFACE SLUICE_SERIAL_KERNELS=1)
+endif()
+
+# sluice_library(name source...): static, or an interface while the directory has no sources.
+function(sluice_library name)
+  if(ARGN)
+    add_library(${name} STATIC ${ARGN})
+    target_link_libraries(${name} PUBLIC sluice_options)
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE sluice_options)
+  endif()
+endfunction()
+
+# sluice_link(name library...): public dependencies of a sluice_library.
+function(sluice_link name)
+  get_target_property(type ${name} TYPE)
+  if(type STREQUAL "INTERFACE_LIBRARY")
+    target_link_libraries(${name} INTERFACE ${ARGN})
+  else()
+    target_link_libraries(${name} PUBLIC ${ARGN})
+  endif()
+endfunction()

@@ -1,0 +1,18 @@
+# What `cmake --install` lays down. The policies are installed by strategies/CMakeLists.txt.
+include(CMakePackageConfigHelpers)
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")
+
+install(TARGETS sluice_sdk EXPORT SluiceTargets)
+install(EXPORT SluiceTargets NAMESPACE sluice:: DESTINATION "${package_dir}")
+install(DIRECTORY core/sdk/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY configs/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/configs")
+if(TARGET sluice)
+  install(TARGETS sluice RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+
+configure_package_config_file(cmake/SluiceConfig.cmake.in SluiceConfig.cmake
+  INSTALL_DESTINATION "${package_dir}" PATH_VARS SLUICE_POLICY_INSTALL_DIR)
+write_basic_package_version_file(SluiceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/SluiceConfig.cmake" "${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake"
+              cmake/SluiceAddPolicy.cmake
+        DESTINATION "${package_dir}")

@@ -1,0 +1,50 @@
+# sluice_add_test(name SOURCES source... [LIBS library...] [LABEL fast|slow|gpu] [TIMEOUT seconds]
+#                 [DEPENDS target...])
+#
+# Builds the Catch2 executable NAME and registers each of its TEST_CASEs with ctest as "NAME:case". LABEL is
+# `fast` unless told otherwise (the sanitizer runs take only these). A case that prints "SKIPPED: why" counts as
+# skipped. The code sees SLUICE_TEST_DATA, the directory tests/data, SLUICE_TEST_PLUGIN_DIR, where the policies
+# were built, and SLUICE_TEST_BUILD_DIR, the build directory with the executable `sluice`.
+
+if(Catch2_VERSION VERSION_LESS 3)
+  add_library(sluice_catch STATIC "${PROJECT_SOURCE_DIR}/tests/catch_main.cpp")
+  target_link_libraries(sluice_catch PUBLIC Catch2::Catch2)
+  target_compile_features(sluice_catch PUBLIC cxx_std_20)
+  target_include_directories(sluice_catch PRIVATE "${PROJECT_SOURCE_DIR}")
+  if(SLUICE_SANITIZE)
+    target_compile_options(sluice_catch PRIVATE -O0 -fno-sanitize=all)  # half a minute less
+  endif()
+else()
+  add_library(sluice_catch INTERFACE)
+  target_link_libraries(sluice_catch INTERFACE Catch2::Catch2WithMain)
+endif()
+include(Catch)
+
+function(sluice_add_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;TIMEOUT" "SOURCES;LIBS;DEPENDS")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
+    message(FATAL_ERROR "sluice_add_test(${name}): SOURCES are needed; not understood: '${arg_UNPARSED_ARGUMENTS}'")
+  endif()
+  if(NOT arg_LABEL)
+    set(arg_LABEL fast)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE sluice_catch sluice_options ${arg_LIBS})
+  target_compile_definitions(${name} PRIVATE
+    SLUICE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
+    SLUICE_TEST_PLUGIN_DIR="${PROJECT_BINARY_DIR}/strategies"
+    SLUICE_TEST_BUILD_DIR="${PROJECT_BINARY_DIR}")
+  add_dependencies(${name} sluice_policies ${arg_DEPENDS})
+  catch_discover_tests(${name}
+    TEST_PREFIX "${name}:"
+    PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} SKIP_REGULAR_EXPRESSION "SKIPPED: ")
+endfunction()
+
+# sluice_add_check(name command...): a test that is a command, labelled `check`.
+function(sluice_add_check name)
+  add_test(NAME check:${name} COMMAND ${ARGN})
+  set_tests_properties(check:${name} PROPERTIES LABELS check TIMEOUT 600 SKIP_REGULAR_EXPRESSION "SKIPPED: ")
+endfunction()

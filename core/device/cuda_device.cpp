@@ -1,0 +1,152 @@
+#include "core/device/cuda_device.hpp"
+
+#include <cuda_runtime.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <unordered_map>
+#include <vector>
+
+#include "core/device/cuda_error.hpp"
+#include "core/device/cuda_stream.hpp"
+#include "core/device/memory_book.hpp"
+
+namespace sluice {
+namespace {
+
+DeviceInfo info_for(const CudaDeviceOptions& options) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0)
+    throw InputError("no NVIDIA GPU can be used here: {}", cudaGetErrorString(status));
+  if (options.ordinal < 0 || options.ordinal >= count)
+    throw InputError("there is no GPU {}: this machine has {}, counted from 0", options.ordinal,
+                     count);
+  SLUICE_CUDA_CHECK(cudaSetDevice(options.ordinal));
+  cudaDeviceProp properties{};
+  SLUICE_CUDA_CHECK(cudaGetDeviceProperties(&properties, options.ordinal));
+  std::size_t free_bytes = 0, total_bytes = 0;
+  SLUICE_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  DeviceInfo info{.kind = DeviceKind::cuda,
+                  .name = properties.name,
+                  .memory_bytes = total_bytes,
+                  .memory_limit = options.memory_limit.value_or(free_bytes),
+                  .executes = true};
+  if (info.memory_limit == 0)
+    throw InputError("the memory limit is 0 bytes; it must be at least 1");
+  return info;
+}
+
+class CudaDevice final : public IDevice {
+ public:
+  explicit CudaDevice(const CudaDeviceOptions& options)
+      : info_(info_for(options)),
+        memory_(info_.memory_limit),
+        events_(cudaEventDisableTiming),
+        timers_(cudaEventDefault) {
+    int lowest = 0;
+    SLUICE_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest_priority_));
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  StreamId make_stream(Resource resource, const char*) override {
+    const int priority = resource == Resource::compute ? highest_priority_ : 0;
+    streams_.push_back(std::make_unique<CudaStream>(events_, timers_, priority));
+    return static_cast<StreamId>(streams_.size());
+  }
+
+  void enqueue(StreamId stream, const Op&, const Body& body) override {
+    CudaStream& s = at(stream);
+    body(s.native());
+    s.advance();
+  }
+  void copy(StreamId stream, const Op&, void* to, const void* from, std::uint64_t bytes) override {
+    CudaStream& s = at(stream);
+    SLUICE_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s.native()));
+    s.advance();
+  }
+
+  Event record(StreamId stream) override { return {stream, at(stream).record()}; }
+  void wait(StreamId stream, Event event, WaitFor why) override {
+    if (event.position == 0 || event.stream == stream) return;
+    if (const cudaEvent_t native = at(event.stream).event_at(event.position))
+      at(stream).wait(native, why == WaitFor::weights);
+  }
+  void sync(Event event) override {
+    if (event.position != 0) at(event.stream).await(event.position);
+  }
+  bool reached(Event event) override {
+    return event.position == 0 || at(event.stream).reached(event.position);
+  }
+  void host(const Op&) override {}
+
+  std::uint64_t now_ns() override {
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                          std::chrono::steady_clock::now().time_since_epoch())
+                                          .count());
+  }
+  std::uint64_t stall_ns(StreamId stream) override { return at(stream).stall_ns(); }
+
+  void* allocate(std::uint64_t bytes, std::string_view what) override {
+    const std::uint64_t counted = memory_.admit(bytes, what);
+    void* memory = nullptr;
+    const cudaError_t status = cudaMalloc(&memory, bytes);
+    if (status == cudaErrorMemoryAllocation)
+      throw MemoryLimitError("the GPU has no {} bytes left for {}", bytes, what);
+    SLUICE_CUDA_CHECK(status);
+    memory_.add_device(memory, counted);
+    return memory;
+  }
+  void release(void* memory) noexcept override {
+    if (!memory) return;
+    memory_.remove_device(memory);
+    cudaFree(memory);
+  }
+
+  // One mapping, registered: cudaMallocHost takes nine times as long for gigabytes, and allocators
+  // that cache pinned memory round it up to powers of two.
+  void* allocate_pinned(std::uint64_t bytes, std::string_view what) override {
+    if (bytes == 0) throw Error("asked for 0 bytes of pinned memory for {}", what);
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+      throw Error("the system refuses {} bytes of host memory for {}: {}", bytes, what,
+                  std::strerror(errno));
+    madvise(memory, bytes, MADV_HUGEPAGE);
+    const cudaError_t status =
+        cudaHostRegister(memory, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
+    if (status != cudaSuccess) {
+      munmap(memory, bytes);
+      throw Error("the system refuses to pin {} bytes of host memory for {}: {}", bytes, what,
+                  cudaGetErrorString(status));
+    }
+    memory_.add_pinned(memory, bytes);
+    return memory;
+  }
+  void release_pinned(void* memory) noexcept override {
+    if (!memory) return;
+    cudaHostUnregister(memory);
+    munmap(memory, memory_.remove_pinned(memory));
+  }
+
+  MemoryUse memory_use() const override { return memory_.use(); }
+
+ private:
+  CudaStream& at(StreamId stream) const { return *streams_.at(stream - std::size_t{1}); }
+
+  const DeviceInfo info_;
+  MemoryBook memory_;
+  CudaEventPool events_, timers_;
+  int highest_priority_ = 0;
+  std::vector<std::unique_ptr<CudaStream>> streams_;
+};
+
+}  // namespace
+
+std::unique_ptr<IDevice> make_cuda_device(const CudaDeviceOptions& options) {
+  return std::make_unique<CudaDevice>(options);
+}
+
+}  // namespace sluice

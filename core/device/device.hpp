@@ -1,0 +1,122 @@
+// The seam under the engine and the model: streams, events, operations and memory, on hardware or
+// not. Called from one host thread.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/device/op.hpp"
+#include "core/error.hpp"
+
+namespace sluice {
+
+enum class DeviceKind : std::uint8_t { cpu, cuda, sim };
+
+constexpr std::string_view name_of(DeviceKind kind) {
+  return kind == DeviceKind::cpu ? "cpu" : kind == DeviceKind::cuda ? "cuda" : "sim";
+}
+
+// The arena's limit does not leave room. what() says how much was asked, used and allowed.
+class MemoryLimitError : public Error {
+ public:
+  using Error::Error;
+};
+
+struct DeviceInfo {
+  DeviceKind kind = DeviceKind::cpu;
+  std::string name;                // the processor's or the machine's
+  std::uint64_t memory_bytes = 0;  // what the hardware has
+  std::uint64_t memory_limit = 0;  // what may be allocated, in bytes
+  bool executes = true;            // false: bodies never run, memory is addresses only
+};
+
+struct MemoryUse {
+  std::uint64_t device_bytes = 0, device_peak_bytes = 0;
+  std::uint64_t pinned_bytes = 0, pinned_peak_bytes = 0;
+};
+
+// Why a stream waits: time spent waiting for weights is the stall that a policy leaves exposed.
+enum class WaitFor : std::uint8_t { order, weights };
+
+class IDevice {
+ public:
+  virtual ~IDevice() = default;  // streams are drained
+
+  virtual const DeviceInfo& info() const = 0;
+
+  // `name` is a literal, for traces.
+  virtual StreamId make_stream(Resource resource, const char* name) = 0;
+  // An exception out of a body is rethrown by the next call that waits on the host.
+  virtual void enqueue(StreamId stream, const Op& op, const Body& body) = 0;
+  // Copies `bytes` between host and device memory, the direction by `op.on`.
+  virtual void copy(StreamId stream, const Op& op, void* to, const void* from,
+                    std::uint64_t bytes) = 0;
+  virtual Event record(StreamId stream) = 0;
+  // Later work of `stream` waits for `event`, which may lie on any stream.
+  virtual void wait(StreamId stream, Event event, WaitFor why = WaitFor::order) = 0;
+  // The host waits.
+  virtual void sync(Event event) = 0;
+  virtual bool reached(Event event) = 0;
+  // The host itself is about to touch memory that operations touch; no effect but under audit.
+  virtual void host(const Op& op) = 0;
+
+  virtual std::uint64_t now_ns() = 0;
+  // How long `stream` has stood at waits for weights, over all operations that have completed.
+  virtual std::uint64_t stall_ns(StreamId stream) = 0;
+
+  // Aligned to 256 bytes; `what` names it in errors. Throws MemoryLimitError.
+  virtual void* allocate(std::uint64_t bytes, std::string_view what) = 0;
+  virtual void release(void* memory) noexcept = 0;
+  // Host memory that copies can read at the link's full rate; exactly `bytes`, page-aligned.
+  virtual void* allocate_pinned(std::uint64_t bytes, std::string_view what) = 0;
+  virtual void release_pinned(void* memory) noexcept = 0;
+  virtual MemoryUse memory_use() const = 0;
+};
+
+// Memory that gives itself back. Its last reader must have been waited for.
+class Buffer {
+ public:
+  enum class Where : std::uint8_t { device, pinned };
+
+  Buffer() = default;
+  Buffer(IDevice& device, Where where, std::uint64_t bytes, std::string_view what)
+      : device_(&device),
+        where_(where),
+        bytes_(bytes),
+        data_(where == Where::device ? device.allocate(bytes, what)
+                                     : device.allocate_pinned(bytes, what)) {}
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~Buffer() {
+    if (!data_) return;
+    where_ == Where::device ? device_->release(data_) : device_->release_pinned(data_);
+  }
+
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  std::uint64_t bytes() const { return bytes_; }
+  Range range() const { return range_of(data_, bytes_); }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(where_, other.where_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(data_, other.data_);
+  }
+
+  IDevice* device_ = nullptr;
+  Where where_ = Where::device;
+  std::uint64_t bytes_ = 0;
+  void* data_ = nullptr;
+};
+
+}  // namespace sluice

@@ -1,0 +1,25 @@
+#include "core/device/make_device.hpp"
+
+#include "core/device/cpu_device.hpp"
+#if SLUICE_HAS_CUDA
+#include "core/device/cuda_device.hpp"
+#endif
+
+namespace sluice {
+
+std::unique_ptr<IDevice> make_device(const DeviceSpec& spec) {
+  if (spec.link_gbps && spec.kind != DeviceKind::cpu)
+    throw InputError("device '{}': a link's rate can be given for the device 'cpu' only",
+                     name_of(spec.kind));
+  if (spec.kind == DeviceKind::cpu)
+    return make_cpu_device({.memory_limit = spec.memory_limit, .link_gbps = spec.link_gbps});
+#if SLUICE_HAS_CUDA
+  if (spec.kind == DeviceKind::cuda) return make_cuda_device({.memory_limit = spec.memory_limit});
+  constexpr const char* kDevices = "cpu, cuda";
+#else
+  constexpr const char* kDevices = "cpu";
+#endif
+  throw InputError("device '{}': this build has the devices: {}", name_of(spec.kind), kDevices);
+}
+
+}  // namespace sluice

@@ -1,0 +1,20 @@
+// Opens a device by kind.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/device/device.hpp"
+
+namespace sluice {
+
+struct DeviceSpec {
+  DeviceKind kind = DeviceKind::cpu;
+  std::optional<std::uint64_t> memory_limit{};  // bytes; none: what the hardware has
+  std::optional<double> link_gbps{};            // cpu only: copies are slowed down to this rate
+};
+
+// Throws InputError where this build or this machine has no such device, saying what it has.
+std::unique_ptr<IDevice> make_device(const DeviceSpec& spec);
+
+}  // namespace sluice

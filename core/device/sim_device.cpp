@@ -1,0 +1,229 @@
+#include "core/device/sim_device.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <deque>
+#include <vector>
+
+#include "core/device/memory_book.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kResources = 4;
+// Addresses that no real memory of this process has.
+constexpr std::uint64_t kFirstAddress = 1ull << 52;
+
+struct Item {
+  std::uint64_t issued_ns = 0;  // of an operation: when the host enqueued it
+  std::uint64_t cost_ns = 0;
+  Event event;  // of a wait: what for; its stream is the host's line in an operation
+  Resource on = Resource::compute;
+  WaitFor why = WaitFor::order;
+};
+
+struct Stream {
+  std::deque<Item> queue;
+  std::uint64_t posted = 0;              // operations enqueued
+  std::vector<std::uint64_t> finish_ns;  // of each that has run, in order
+  std::uint64_t ready_ns = 0;            // when what it has run and waited for is done
+  std::uint64_t gate_ns = 0;             // ... not counting the copies since it last did else
+  Resource last_on = Resource::compute;
+  std::uint64_t stall_ns = 0;
+
+  std::uint64_t done() const { return finish_ns.size(); }
+};
+
+constexpr bool is_copy(Resource on) { return on == Resource::h2d || on == Resource::d2h; }
+
+class Sim final : public SimDevice {
+ public:
+  Sim(const Machine& machine, std::optional<std::uint64_t> limit)
+      : machine_(machine),
+        info_{.kind = DeviceKind::sim,
+              .name = machine.name,
+              .memory_bytes = machine.device_memory_bytes,
+              .memory_limit = limit.value_or(machine.device_memory_bytes),
+              .executes = false},
+        memory_(info_.memory_limit) {}
+
+  const DeviceInfo& info() const override { return info_; }
+
+  StreamId make_stream(Resource, const char*) override {
+    streams_.emplace_back();
+    return static_cast<StreamId>(streams_.size());
+  }
+
+  void enqueue(StreamId stream, const Op& op, const Body&) override {
+    post(stream, op.on, kernel_ns(op));
+  }
+  void copy(StreamId stream, const Op& op, void*, const void*, std::uint64_t bytes) override {
+    const RateCurve& link = op.on == Resource::d2h ? machine_.d2h : machine_.h2d;
+    const double ns = op.on == Resource::compute
+                          ? static_cast<double>(2 * bytes) / machine_.memory_gbps
+                          : link.ns(bytes);
+    post(stream, op.on, machine_.copy_ns + static_cast<std::uint64_t>(std::llround(ns)));
+  }
+
+  Event record(StreamId stream) override {
+    host_ns_ += machine_.event_ns;
+    return {stream, at(stream).posted};
+  }
+  void wait(StreamId stream, Event event, WaitFor why) override {
+    if (event.position == 0 || event.stream == stream) return;
+    host_ns_ += machine_.event_ns;
+    at(stream).queue.push_back(
+        {.issued_ns = host_ns_, .cost_ns = 0, .event = event, .on = Resource::compute, .why = why});
+  }
+
+  void sync(Event event) override {
+    if (event.position == 0) return;
+    run_until(event);
+    host_ns_ = std::max(host_ns_, finish(event)) + machine_.sync_ns;
+  }
+  bool reached(Event event) override {
+    if (event.position == 0) return true;
+    run_ready_before(host_ns_);
+    return at(event.stream).done() >= event.position && finish(event) <= host_ns_;
+  }
+  void host(const Op&) override {}
+
+  std::uint64_t now_ns() override { return host_ns_; }
+  std::uint64_t stall_ns(StreamId stream) override {
+    run_ready_before(host_ns_);
+    return at(stream).stall_ns;
+  }
+  BusyTimes busy() override {
+    run_ready_before(host_ns_);
+    const auto of = [&](Resource r) { return busy_ns_[static_cast<std::size_t>(r)]; };
+    return {of(Resource::h2d), of(Resource::d2h), of(Resource::compute), of(Resource::host)};
+  }
+
+  void* allocate(std::uint64_t bytes, std::string_view what) override {
+    const std::uint64_t counted = memory_.admit(bytes, what);
+    void* memory = next_address(counted);
+    memory_.add_device(memory, counted);
+    return memory;
+  }
+  void release(void* memory) noexcept override {
+    if (memory) memory_.remove_device(memory);
+  }
+  void* allocate_pinned(std::uint64_t bytes, std::string_view) override {
+    void* memory = next_address(bytes);
+    memory_.add_pinned(memory, bytes);
+    return memory;
+  }
+  void release_pinned(void* memory) noexcept override {
+    if (memory) memory_.remove_pinned(memory);
+  }
+  MemoryUse memory_use() const override { return memory_.use(); }
+
+ private:
+  Stream& at(StreamId stream) { return streams_.at(stream - std::size_t{1}); }
+  std::uint64_t finish(Event event) { return at(event.stream).finish_ns[event.position - 1]; }
+
+  std::uint64_t kernel_ns(const Op& op) const {
+    const double moving =
+        static_cast<double>(op.bytes) /
+        (op.on == Resource::host ? machine_.host_read_gbps : machine_.memory_gbps);
+    const double computing = static_cast<double>(op.flops) / (machine_.matrix_tflops * 1e3);
+    return machine_.op_ns + static_cast<std::uint64_t>(std::llround(std::max(moving, computing)));
+  }
+
+  void post(StreamId stream, Resource on, std::uint64_t cost_ns) {
+    host_ns_ += machine_.enqueue_ns;
+    Stream& s = at(stream);
+    s.queue.push_back(
+        {.issued_ns = host_ns_, .cost_ns = cost_ns, .event = {}, .on = on, .why = WaitFor::order});
+    ++s.posted;
+  }
+
+  // Passes the waits at the head of a queue whose events have happened; true when an operation is
+  // at its head then. `due` is when that one takes its place in the queue of its resource: a copy
+  // behind a copy of its own stream stands there at once, which is why nothing overtakes it.
+  bool settle(Stream& s, std::uint64_t& due) {
+    while (!s.queue.empty()) {
+      const Item& head = s.queue.front();
+      if (head.event.stream == kHostLine) {
+        const bool follows = head.on == s.last_on && is_copy(head.on);
+        due = std::max(follows ? s.gate_ns : s.ready_ns, head.issued_ns);
+        return true;
+      }
+      if (at(head.event.stream).done() < head.event.position) return false;
+      const std::uint64_t from = std::max(s.ready_ns, head.issued_ns);
+      const std::uint64_t until = finish(head.event);
+      if (until > from && head.why == WaitFor::weights) s.stall_ns += until - from;
+      s.ready_ns = std::max(from, until);
+      s.gate_ns = std::max(s.gate_ns, until);
+      s.queue.pop_front();
+    }
+    return false;
+  }
+
+  // Runs the operation that is due first, the earlier stream among equals, unless that is after
+  // `limit_ns`.
+  bool step(std::uint64_t limit_ns) {
+    Stream* first = nullptr;
+    std::uint64_t first_ns = 0;
+    for (bool settled = false; !settled;) {
+      settled = true;
+      for (Stream& s : streams_) {
+        std::uint64_t due = 0;
+        const std::size_t before = s.queue.size();
+        const bool ready = settle(s, due);
+        settled = settled && s.queue.size() == before;
+        if (ready && (!first || due < first_ns)) {
+          first = &s;
+          first_ns = due;
+        }
+      }
+    }
+    if (!first || first_ns > limit_ns) return false;
+    const Item item = first->queue.front();
+    first->queue.pop_front();
+    const auto resource = static_cast<std::size_t>(item.on);
+    const std::uint64_t start = std::max({first_ns, first->ready_ns, free_ns_[resource]});
+    const std::uint64_t done = start + item.cost_ns;
+    free_ns_[resource] = done;
+    busy_ns_[resource] += item.cost_ns;
+    if (!is_copy(item.on)) first->gate_ns = done;
+    first->ready_ns = done;
+    first->last_on = item.on;
+    first->finish_ns.push_back(done);
+    return true;
+  }
+
+  void run_until(Event event) {
+    while (at(event.stream).done() < event.position)
+      if (!step(~std::uint64_t{0}))
+        throw Error("simulated streams wait for each other: nothing can run, yet the host waits");
+  }
+  void run_ready_before(std::uint64_t ns) {
+    while (step(ns)) {
+    }
+  }
+
+  void* next_address(std::uint64_t bytes) {
+    const std::uint64_t address = next_address_;
+    next_address_ += (bytes + 4095) / 4096 * 4096;
+    return reinterpret_cast<void*>(address);
+  }
+
+  const Machine machine_;
+  const DeviceInfo info_;
+  MemoryBook memory_;
+  std::vector<Stream> streams_;
+  std::uint64_t host_ns_ = 0;
+  std::array<std::uint64_t, kResources> free_ns_{}, busy_ns_{};
+  std::uint64_t next_address_ = kFirstAddress;
+};
+
+}  // namespace
+
+std::unique_ptr<SimDevice> make_sim_device(const Machine& machine,
+                                           std::optional<std::uint64_t> memory_limit) {
+  return std::make_unique<Sim>(machine, memory_limit);
+}
+
+}  // namespace sluice

@@ -1,0 +1,345 @@
+#include "core/engine/engine.hpp"
+
+#include <exception>
+#include <vector>
+
+#include "core/engine/book.hpp"
+#include "core/engine/copier.hpp"
+#include "core/engine/setup.hpp"
+#include "core/error.hpp"
+
+namespace sluice {
+
+class Engine::Impl final : private Actions {
+ public:
+  Impl(IDevice& device, StreamId compute, const WeightStore& weights, IOffloadPolicy& policy,
+       std::string policy_name, const BudgetSpec& budget, const EngineOptions& options);
+
+  void acquire(const Step& step);
+  void routed(std::span<const UnitId> units);
+  Weights use(std::size_t i);
+  void close() noexcept;
+  std::uint32_t capacity(UnitKind kind) const;
+  const Counters& counters() const { return counters_; }
+  const EngineShape& shape() const { return setup_.shape; }
+
+ private:
+  // Actions
+  Asked prefetch(UnitId unit) override;
+  void drop(UnitId unit) override;
+  bool has_slot(UnitId unit) const override { return book_.knows(unit) && book_.has_slot(unit); }
+  bool is_kept(UnitId unit) const override { return book_.knows(unit) && book_.is_kept(unit); }
+  std::uint32_t rotating_slots(UnitKind kind) const override { return shape().rotating[kind]; }
+  std::uint32_t free_slots(UnitKind kind) const override { return book_.free_slots(kind); }
+
+  void load_kept();
+
+  void check(const Step& step);
+  void open(const Step& step);
+  void bring(UnitId unit);
+  Asked wish(UnitId unit);
+  bool make_room(UnitId unit, bool needed);
+  SlotId load(UnitId unit);
+  void prepare(UnitId unit, SlotId slot);
+  void evict(UnitId unit);
+  bool is_certain(UnitId unit) { return book_.is_open(unit) || soon_.place_of(unit) != kNever; }
+  void rethrow_failure() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+  template <typename F>
+  void with_wishes(const F& hook);
+  template <typename F>
+  void or_fail(const F& work);
+
+  IDevice& device_;
+  const StreamId compute_;
+  const WeightStore& weights_;
+  const EngineOptions options_;
+  GuardedPolicy policy_;
+  const ModelView view_;
+  const Setup setup_;
+  SlotArena slots_;
+  Book book_;
+  SoonIndex soon_;
+  CandidateView candidates_;
+  Copier copier_;  // after the slots: it drains before they are freed
+  Counters counters_;
+
+  bool open_ = false;
+  Step step_;                            // the open or the last one
+  bool began_ = false;                   // there was a step
+  PerKind<std::uint32_t> missing_;       // needed units of the open step that have no slot yet
+  std::vector<std::uint64_t> named_by_;  // index: UnitId; the check that saw it last
+  std::uint64_t checks_ = 0;
+  bool wishes_allowed_ = false;
+  std::exception_ptr failure_;  // ends the run
+};
+
+Engine::Impl::Impl(IDevice& device, StreamId compute, const WeightStore& weights,
+                   IOffloadPolicy& policy, std::string policy_name, const BudgetSpec& budget,
+                   const EngineOptions& options)
+    : device_(device),
+      compute_(compute),
+      weights_(weights),
+      options_(options),
+      policy_(policy, std::move(policy_name)),
+      view_(weights.view()),
+      setup_(set_up(view_, policy_, budget)),
+      slots_(allocate_slots(device, view_, setup_)),
+      book_(view_.units, slots_),
+      soon_(view_.units.size()),
+      candidates_(book_, soon_),
+      copier_(device, compute, setup_.shape.lanes, setup_.blocking, options, slots_),
+      named_by_(view_.units.size(), 0) {
+  load_kept();
+}
+
+void Engine::Impl::load_kept() {
+  if (options_.poison)
+    for (SlotId slot = 0; slot < slots_.size(); ++slot) copier_.poison(slot);
+  const auto load_into = [&](UnitId unit, SlotId slot) {
+    prepare(unit, slot);
+    copier_.issue(slot, false);
+  };
+  SlotId head = slots_.first_head();
+  for (const UnitInfo& unit : view_.units) {
+    if (unit.kind != UnitKind::head) continue;
+    book_.keep_head(unit.id, head);
+    load_into(unit.id, head++);
+  }
+  for (UnitId unit : setup_.plan.keep) {
+    load_into(unit, book_.keep(unit));
+    counters_.kept_bytes += view_.units[unit].size(setup_.transfers[unit].wire);
+  }
+  copier_.settle();
+}
+
+void Engine::Impl::check(const Step& step) {
+  if (open_)
+    throw Error("step {} is acquired while the lease of step {} is open", step.index, step_.index);
+  if (began_ && step.index <= step_.index)
+    throw Error("step {} is acquired after step {}; the index must grow", step.index, step_.index);
+  ++checks_;
+  PerKind<std::uint32_t> moving;
+  for (UnitId unit : step.needs) {
+    if (!book_.knows(unit))
+      throw Error("step {} needs unit {}; the model's units are 0 to {}", step.index, unit,
+                  view_.units.size() - 1);
+    const UnitInfo& info = view_.units[unit];
+    if (info.kind == UnitKind::embedding)
+      throw Error("step {} needs unit {}, the embedding, which stays on the host", step.index,
+                  unit);
+    if (std::exchange(named_by_[unit], checks_) == checks_)
+      throw Error("step {} needs unit {} twice", step.index, unit);
+    if (!book_.is_kept(unit)) ++moving[info.kind];
+  }
+  for (UnitKind kind : kStreamedKinds)
+    if (moving[kind] > shape().rotating[kind])
+      throw Error("step {} needs {} {} units that are not kept; {} rotating slots hold them",
+                  step.index, moving[kind], name_of(kind), shape().rotating[kind]);
+}
+
+void Engine::Impl::open(const Step& step) {
+  step_ = step;
+  began_ = open_ = true;
+  soon_.reset(step.soon);
+  missing_ = {};
+  for (UnitId unit : step.needs) {
+    book_.open(unit);
+    if (book_.has_slot(unit)) {
+      ++counters_.hits;
+    } else {
+      ++counters_.misses;
+      ++missing_[view_.units[unit].kind];
+    }
+  }
+}
+
+// Needs go onto the link before what the hook wished for, in the step's order: the compute stream
+// waits for them first.
+void Engine::Impl::acquire(const Step& step) {
+  rethrow_failure();
+  check(step);
+  or_fail([&] {
+    open(step);
+    with_wishes([&] { policy_.before(step_, *this); });
+    for (UnitId unit : step_.needs) bring(unit);
+    copier_.flush_wishes();
+    copier_.top_up();
+  });
+}
+
+void Engine::Impl::routed(std::span<const UnitId> units) {
+  rethrow_failure();
+  or_fail([&] {
+    with_wishes([&] { policy_.routed(units, *this); });
+    copier_.flush_wishes();
+    copier_.top_up();
+  });
+}
+
+void Engine::Impl::bring(UnitId unit) {
+  if (!book_.has_slot(unit)) {
+    const UnitInfo& info = view_.units[unit];
+    if ((info.kind == UnitKind::mlp || info.kind == UnitKind::expert) &&
+        policy_.place(info, step_) != Place::device)
+      ++counters_.refused;
+    make_room(unit, true);
+    load(unit);
+  }
+  copier_.issue(book_.slot_of(unit), true);
+}
+
+Weights Engine::Impl::use(std::size_t i) {
+  rethrow_failure();
+  if (!open_ || i >= step_.needs.size())
+    throw Error("unit {} of step {}'s needs is used; {}", i, step_.index,
+                open_ ? fmt::format("it has {}", step_.needs.size()) : "its lease is closed");
+  const UnitId unit = step_.needs[i];
+  const SlotId slot = book_.slot_of(unit);
+  or_fail([&] {
+    copier_.before_read(slot);
+    copier_.top_up();
+  });
+  book_.read(unit, step_.index);
+  const Encoding resident = setup_.transfers[unit].resident;
+  const std::byte* data = slots_[slot].data;
+  return {data, range_of(data, view_.units[unit].size(resident)), resident};
+}
+
+void Engine::Impl::close() noexcept {
+  if (!open_) return;
+  open_ = false;
+  try {
+    const Event last_reader = device_.record(compute_);
+    for (UnitId unit : step_.needs) {
+      copier_.after_read(book_.slot_of(unit), last_reader);
+      book_.close(unit);
+    }
+    soon_.reset({});
+    copier_.top_up();
+  } catch (...) {
+    failure_ = std::current_exception();  // the next call reports it
+  }
+}
+
+std::uint32_t Engine::Impl::capacity(UnitKind kind) const {
+  if (!is_streamed(kind)) return kind == UnitKind::head ? 1 : 0;
+  return shape().rotating[kind] != 0 ? shape().rotating[kind] : shape().kept[kind];
+}
+
+Asked Engine::Impl::prefetch(UnitId unit) {
+  return policy_.on_behalf([&] { return wish(unit); });
+}
+
+Asked Engine::Impl::wish(UnitId unit) {
+  if (!wishes_allowed_ || !book_.knows(unit) || view_.units[unit].kind == UnitKind::embedding) {
+    ++counters_.refused;
+    return Asked::refused;
+  }
+  if (book_.has_slot(unit)) {
+    const SlotId slot = book_.slot_of(unit);
+    if (copier_.is_queued_guess(slot) && is_certain(unit)) copier_.queue_wish(slot);
+    return Asked::already;
+  }
+  if (!make_room(unit, book_.is_open(unit))) return Asked::no_slot;
+  const SlotId slot = load(unit);
+  is_certain(unit) ? copier_.queue_wish(slot) : copier_.queue_guess(slot);
+  return Asked::accepted;
+}
+
+void Engine::Impl::drop(UnitId unit) {
+  policy_.on_behalf([&] {
+    if (!wishes_allowed_ || !book_.knows(unit) || !is_streamed(view_.units[unit].kind) ||
+        book_.is_kept(unit) || book_.is_open(unit))
+      ++counters_.refused;
+    else if (book_.has_slot(unit))
+      evict(unit);
+  });
+}
+
+// Sees to it that a slot of the unit's kind is free; false when a wish gets none. Slots that the
+// open step still has to fill are not given to wishes: it would take them back at once.
+bool Engine::Impl::make_room(UnitId unit, bool needed) {
+  const UnitKind kind = view_.units[unit].kind;
+  const std::uint32_t free = book_.free_slots(kind);
+  if (!needed && free + book_.candidates(kind) <= missing_[kind]) return false;
+  if (free != 0) return true;
+
+  candidates_.show(kind);
+  const bool allowed = std::exchange(wishes_allowed_, false);
+  UnitId victim = policy_.victim(view_.units[unit], candidates_);
+  wishes_allowed_ = allowed;
+  if (victim != kNoUnit && !candidates_.contains(victim)) {
+    ++counters_.refused;
+    victim = kNoUnit;
+  }
+  if (victim == kNoUnit) {
+    if (!needed) return false;
+    victim = candidates_.oldest();
+  }
+  evict(victim);
+  return true;
+}
+
+// Gives `unit` a free slot and books its load; the copy is issued by whoever asked.
+SlotId Engine::Impl::load(UnitId unit) {
+  const SlotId slot = book_.place(unit, step_.index);
+  prepare(unit, slot);
+  if (book_.is_open(unit)) --missing_[view_.units[unit].kind];
+  ++counters_.loads;
+  counters_.h2d_bytes += view_.units[unit].size(setup_.transfers[unit].wire);
+  return slot;
+}
+
+void Engine::Impl::prepare(UnitId unit, SlotId slot) {
+  const Encoding wire = setup_.transfers[unit].wire;
+  copier_.prepare(slot, unit, weights_.slab(unit, wire), view_.units[unit].size(wire));
+}
+
+void Engine::Impl::evict(UnitId unit) {
+  const SlotId slot = book_.slot_of(unit);
+  if (book_.evict(unit)) ++counters_.wasted;
+  counters_.cancelled_bytes += copier_.cancel(slot);
+  if (options_.poison) copier_.poison(slot);
+}
+
+template <typename F>
+void Engine::Impl::with_wishes(const F& hook) {
+  wishes_allowed_ = true;
+  hook();
+  wishes_allowed_ = false;
+}
+
+template <typename F>
+void Engine::Impl::or_fail(const F& work) {
+  try {
+    work();
+  } catch (...) {
+    wishes_allowed_ = open_ = false;
+    failure_ = std::current_exception();
+    throw;
+  }
+}
+
+Engine::Engine(IDevice& device, StreamId compute, const WeightStore& weights,
+               IOffloadPolicy& policy, std::string policy_name, const BudgetSpec& budget,
+               EngineOptions options)
+    : impl_(std::make_unique<Impl>(device, compute, weights, policy, std::move(policy_name), budget,
+                                   options)) {}
+
+Engine::~Engine() = default;
+
+Lease Engine::acquire(const Step& step) {
+  impl_->acquire(step);
+  return {*this, step};
+}
+
+void Engine::routed(std::span<const UnitId> units) { impl_->routed(units); }
+std::uint32_t Engine::capacity(UnitKind kind) const { return impl_->capacity(kind); }
+const Counters& Engine::counters() const { return impl_->counters(); }
+const EngineShape& Engine::shape() const { return impl_->shape(); }
+Weights Engine::use(const Step&, std::size_t i) { return impl_->use(i); }
+void Engine::close(const Step&) noexcept { impl_->close(); }
+
+}  // namespace sluice

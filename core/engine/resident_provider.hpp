@@ -1,0 +1,37 @@
+// Every unit on the device for good: the ceiling of speed, and the oracle of the tests.
+#pragma once
+#include <vector>
+
+#include "core/device/device.hpp"
+#include "core/engine/layer_provider.hpp"
+#include "core/weights/weight_store.hpp"
+
+namespace sluice {
+
+// Holds every unit but the embedding, natively, each in memory of its exact size.
+class ResidentProvider final : public ILayerProvider {
+ public:
+  // Loads everything over the compute stream and waits for it. Throws MemoryLimitError when it does
+  // not fit, with the bytes that it takes.
+  ResidentProvider(IDevice& device, StreamId compute, const WeightStore& weights);
+  ~ResidentProvider() override;  // drains the compute stream before memory is freed
+  ResidentProvider(const ResidentProvider&) = delete;
+  ResidentProvider& operator=(const ResidentProvider&) = delete;
+
+  Lease acquire(const Step& step) override;
+  void routed(std::span<const UnitId>) override {}
+  std::uint32_t capacity(UnitKind kind) const override { return units_[kind]; }
+  std::uint64_t loaded_bytes() const { return loaded_bytes_; }
+
+ private:
+  Weights use(const Step& step, std::size_t i) override;
+  void close(const Step&) noexcept override {}
+
+  IDevice& device_;
+  StreamId compute_;
+  std::vector<Buffer> slabs_;  // index: UnitId; the embedding's is empty
+  PerKind<std::uint32_t> units_;
+  std::uint64_t loaded_bytes_ = 0;
+};
+
+}  // namespace sluice

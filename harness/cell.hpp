@@ -1,0 +1,36 @@
+// Runs one cell: warm-up, repeats, figures, and whether they can be believed.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/model_cache.hpp"
+#include "harness/prepare.hpp"
+
+namespace sluice {
+
+struct CellResult {
+  std::vector<std::string> reasons;  // why it is not valid; empty: it is
+  Json figures = Json::object();     // by the names in a record; null where there is none
+  Json shape = Json::object();       // what the engine set up
+  bool lossless = false;             // tokens must equal those of any other lossless cell
+  std::string device;
+  std::vector<std::vector<std::int32_t>> tokens;  // of the last repeat, by prompt
+};
+
+// Done and total new tokens over warm-up and repeats; done may end lower, where sequences stop.
+using CellProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
+// Links measured in this process, by kind of device.
+using LinkRates = std::map<DeviceKind, double>;
+
+// What goes wrong in the cell, it not fitting included, becomes a reason. With `rethrow`, what the
+// user gave wrong and what the device refused is thrown instead.
+CellResult run_cell(const PreparedCell& cell, ModelCache& models, LinkRates& links, bool rethrow,
+                    const CellProgress& progress = {});
+
+// The same for the same tokens in the same order, everywhere.
+std::string hash_tokens(const std::vector<std::vector<std::int32_t>>& tokens);
+
+}  // namespace sluice

@@ -1,0 +1,35 @@
+// Options that several subcommands share, and what they say about an experiment.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/prepare.hpp"
+#include "harness/settings.hpp"
+
+namespace sluice {
+
+// --policy --param --gpu-layer-budget --device --dtype --set --plugin-dir. Values are checked where
+// a file's would be, so the messages are the same.
+class ExperimentOptions {
+ public:
+  void add_to(CLI::App& command);
+  // Options for single keys: `--max-new-tokens` for generation.max_new_tokens. Flags for those that
+  // are true or false.
+  void add_keys(CLI::App& command, const std::vector<std::string>& keys);
+  // --model PATH, or --model synthetic:NAME[:SEED].
+  void add_model(CLI::App& command);
+
+  // In the order in which they count.
+  std::vector<Override> overrides() const;
+  PluginCache plugins() const;
+
+ private:
+  void add_key(CLI::App& command, const std::string& name, const std::string& key);
+
+  std::vector<Override> given_;
+  std::vector<std::string> sets_, params_, plugin_dirs_;
+  std::string model_;
+};
+
+}  // namespace sluice

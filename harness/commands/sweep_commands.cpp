@@ -1,0 +1,93 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "harness/commands/commands.hpp"
+#include "harness/commands/options.hpp"
+#include "harness/progress.hpp"
+#include "harness/record.hpp"
+#include "harness/sweep.hpp"
+
+namespace sluice {
+namespace {
+
+struct SweepCommand {
+  ExperimentOptions experiment;
+  std::string file, out;
+  bool json = false, help_keys = false;
+  ExitCode* exit_code = nullptr;
+};
+
+void print_sample(std::span<const Json> records) {
+  for (const Json& record : records) {
+    if (record["valid"] != true || !record["sample"].is_object()) continue;
+    fmt::print("\nThe first prompt, by {} with budget {}:\n  {}\n  -> {}\n",
+               policy_label(record["inputs"]), budget_label(record["inputs"]),
+               record["sample"]["prompt"].get<std::string>(),
+               record["sample"]["text"].get<std::string>());
+    return;
+  }
+}
+
+void execute(SweepCommand& command, bool sweep) {
+  if (command.help_keys) {
+    fmt::print("{}", describe_keys());
+    return;
+  }
+  if (command.file.empty()) throw InputError("EXPERIMENT is missing; a YAML file, see --help-keys");
+
+  // Everything is checked before anything is written or run.
+  Document document =
+      read_document(load_yaml(command.file), command.experiment.overrides());
+  if (!sweep) document.axes.clear();
+  PluginCache plugins = command.experiment.plugins();
+  ModelCache models;
+  std::vector<PreparedCell> cells;
+  for (const Settings& settings : expand(document))
+    cells.push_back(prepare(make_experiment(settings, command.file), models, plugins));
+
+  std::string out = command.out;
+  if (out.empty() && sweep) out = "results/" + cells.front().experiment.name;
+  std::optional<ResultsFile> results;
+  if (!out.empty()) results.emplace(out, sweep);
+  std::vector<Json> records =
+      run_sweep(cells, models, results ? &*results : nullptr, {.rethrow = !sweep});
+
+  if (command.json)
+    fmt::print("{}\n", to_line(sweep ? Json(records) : records.front()));
+  else
+    fmt::print("{}", format_table(records));
+  if (!command.json) print_sample(records);
+  std::fflush(stdout);
+  if (results) say(fmt::format("results are in {}", results->path().string()));
+  const bool any_valid = std::any_of(records.begin(), records.end(),
+                                     [](const Json& record) { return record["valid"] == true; });
+  if (!any_valid) command.exit_code->value = 1;
+}
+
+void add_common(CLI::App& command, ExitCode& exit_code, bool sweep) {
+  auto options = std::make_shared<SweepCommand>();
+  options->exit_code = &exit_code;
+  options->experiment.add_to(command);
+  command.add_option("experiment", options->file, "a YAML file")->type_name("EXPERIMENT");
+  command.add_option("--out", options->out, "the directory of results.jsonl")->type_name("DIR");
+  command.add_flag("--json", options->json, "records in place of the table");
+  command.add_flag("--help-keys", options->help_keys, "every key of an experiment, and exit");
+  command.callback([options, sweep] { execute(*options, sweep); });
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, ExitCode& exit_code) {
+  add_common(*app.add_subcommand("run", "runs an experiment once, its sweep left aside"), exit_code,
+             false);
+}
+
+void add_sweep(CLI::App& app, ExitCode& exit_code) {
+  add_common(*app.add_subcommand("sweep", "runs every combination of an experiment's sweep; goes on "
+                                          "where it was interrupted"),
+             exit_code, true);
+}
+
+}  // namespace sluice

@@ -1,0 +1,186 @@
+#include "harness/experiment.hpp"
+
+#include <filesystem>
+
+#include "core/error.hpp"
+#include "core/weights/hash.hpp"
+#include "harness/paths.hpp"
+#include "harness/prompts.hpp"
+#include "harness/value.hpp"
+
+namespace sluice {
+namespace {
+
+std::string at(const Settings& settings, std::string_view path) {
+  const Setting* setting = settings.find(path);
+  return setting ? to_string(setting->place) : std::string(path);
+}
+
+ModelLocation make_model(const Settings& settings, const std::string& file) {
+  if (const Setting* path = settings.find("model.path"))
+    return CheckpointLocation{find_path(path->value.get<std::string>(), path->place, "model")};
+  if (settings.find("model.synthetic"))
+    return SyntheticLocation{settings.value("model.synthetic").get<std::string>(),
+                             settings.value("model.seed").get<std::uint64_t>()};
+  throw InputError("{}: no model; give model: {{path: DIRECTORY}} or model: {{synthetic: NAME}}",
+                   file.empty() ? "model" : file);
+}
+
+DeviceSpec make_device_spec(const Settings& settings) {
+  DeviceSpec spec;
+  const std::string kind = settings.value("device.kind").get<std::string>();
+  spec.kind = kind == "cuda"  ? DeviceKind::cuda
+              : kind == "sim" ? DeviceKind::sim
+                              : DeviceKind::cpu;
+  if (settings.find("device.memory_limit"))
+    spec.memory_limit = settings.value("device.memory_limit").get<std::uint64_t>();
+  if (settings.find("device.link_gbps")) {
+    if (spec.kind != DeviceKind::cpu)
+      throw InputError("{}: device.link_gbps slows the cpu device down; {} has a link of its own",
+                       at(settings, "device.link_gbps"), kind);
+    spec.link_gbps = settings.value("device.link_gbps").get<double>();
+  }
+  if (settings.find("device.machine") && spec.kind != DeviceKind::sim)
+    throw InputError("{}: device.machine is what sim imitates; the device is {}",
+                     at(settings, "device.machine"), kind);
+  return spec;
+}
+
+PolicyChoice make_policy_choice(const Settings& settings) {
+  const Json value = settings.value("policy");
+  PolicyChoice choice{value["plugin"].get<std::string>(), value["params"].get<ParamValues>(),
+                      settings.place("policy")};
+  if (choice.name == kMappedPolicy)
+    throw InputError(
+        "{}: mapped lets kernels read the host's memory over the link, which no device of this "
+        "build can; there is resident, or a plug-in's name",
+        at(settings, "policy"));
+  if (choice.name == kResidentPolicy && !choice.params.empty())
+    throw InputError("{}: resident has no parameters, so '{}' means nothing",
+                     at(settings, "policy"), choice.params.begin()->first);
+  return choice;
+}
+
+BudgetSpec make_budget(const Settings& settings) {
+  if (settings.find("budget.bytes"))
+    return ByteBudget{settings.value("budget.bytes").get<std::uint64_t>()};
+  if (settings.find("budget.expert_slots"))
+    return ExpertBudget{settings.value("budget.expert_slots").get<std::uint32_t>()};
+  const Json layers = settings.value("budget.gpu_layer_budget");
+  if (layers.is_string()) return AutoBudget{};
+  return LayerBudget{layers.get<std::uint32_t>()};
+}
+
+std::optional<DType> make_dtype(const Settings& settings) {
+  const std::string name = settings.value("dtype").get<std::string>();
+  for (DType type : {DType::f32, DType::bf16, DType::f16})
+    if (name == name_of(type)) return type;
+  return std::nullopt;
+}
+
+SamplingParams make_sampling(const Settings& settings) {
+  SamplingParams sampling;
+  sampling.top_k = settings.value("generation.top_k").get<std::int32_t>();
+  sampling.top_p = settings.value("generation.top_p").get<float>();
+  sampling.min_p = settings.value("generation.min_p").get<float>();
+  sampling.seed = settings.value("generation.seed").get<std::uint64_t>();
+  sampling.min_new_tokens = settings.value("generation.min_new_tokens").get<std::uint32_t>();
+  const Setting* greedy = settings.find("generation.greedy");
+  const Setting* temperature = settings.find("generation.temperature");
+  const float given = temperature ? temperature->value.get<float>() : 0.0f;
+  if (greedy && greedy->value.get<bool>() && given > 0)
+    throw InputError("{}: greedy and a temperature of {} exclude each other",
+                     to_string(greedy->place), given);
+  if (greedy && !greedy->value.get<bool>() && temperature && given == 0)
+    throw InputError("{}: a temperature of 0 is greedy, but greedy is false",
+                     to_string(temperature->place));
+  sampling.temperature = greedy && !greedy->value.get<bool>() && !temperature ? 1.0f : given;
+  return sampling;
+}
+
+// Puts the prompts of a file in place of its name; the record has the name and a hash.
+void read_prompts(const Settings& settings, Experiment& experiment) {
+  const Setting* given = settings.find("generation.prompts");
+  if (!given) return;
+  Json& shown = experiment.inputs["generation"]["prompts"];
+  Json& prompts = experiment.generation.prompts;
+  prompts = given->value;
+  Json summary = Json::object();
+  if (given->value.is_string()) {
+    summary["file"] = given->value;
+    prompts = load_prompts(
+        find_path(given->value.get<std::string>(), given->place, "the file of prompts").string());
+  }
+  const std::string text = prompts.dump(-1, ' ', false, Json::error_handler_t::replace);
+  summary["count"] = prompts.size();
+  summary["hash"] = fmt::format("{:016x}", hash_bytes(std::as_bytes(std::span(text)), 0));
+  shown = std::move(summary);
+}
+
+GenerationChoice make_generation(const Settings& settings) {
+  GenerationChoice choice;
+  choice.max_new_tokens = settings.value("generation.max_new_tokens").get<std::uint32_t>();
+  choice.sampling = make_sampling(settings);
+  if (choice.sampling.min_new_tokens > choice.max_new_tokens)
+    throw InputError("{}: min_new_tokens {} is beyond max_new_tokens {}",
+                     at(settings, "generation.min_new_tokens"), choice.sampling.min_new_tokens,
+                     choice.max_new_tokens);
+  choice.ignore_eos = settings.value("generation.ignore_eos").get<bool>();
+  choice.chat = settings.value("generation.chat").get<bool>();
+  const Json stops = settings.value("generation.stop");
+  if (!stops.is_null())
+    for (const Json& stop : stops) {
+      if (stop.is_string())
+        choice.stop_texts.push_back(stop.get<std::string>());
+      else
+        choice.stop_ids.push_back(stop.get<std::int32_t>());
+    }
+  choice.batch = settings.value("generation.batch").get<std::uint32_t>();
+  const Json context = settings.value("generation.context");
+  if (context.is_number()) choice.context = context.get<std::uint32_t>();
+  return choice;
+}
+
+}  // namespace
+
+Experiment make_experiment(const Settings& settings, const std::string& file) {
+  settings.check_groups();
+  Experiment experiment;
+  experiment.inputs = settings.to_json();
+  experiment.name = settings.find("name") ? settings.value("name").get<std::string>()
+                                          : std::filesystem::path(file).stem().string();
+  experiment.inputs["name"] = experiment.name;
+  experiment.model = make_model(settings, file);
+  if (const auto* checkpoint = std::get_if<CheckpointLocation>(&experiment.model))
+    experiment.inputs["model"]["path"] = checkpoint->directory.string();
+  experiment.device = make_device_spec(settings);
+  experiment.policy = make_policy_choice(settings);
+  experiment.budget = make_budget(settings);
+  experiment.dtype = make_dtype(settings);
+  experiment.generation = make_generation(settings);
+  experiment.inputs["generation"]["greedy"] = experiment.generation.sampling.temperature == 0;
+  read_prompts(settings, experiment);
+  experiment.warmup = settings.value("measure.warmup").get<std::uint32_t>();
+  experiment.repeats = settings.value("measure.repeats").get<std::uint32_t>();
+  return experiment;
+}
+
+std::string policy_label(const Json& inputs) {
+  const Json& policy = inputs.at("policy");
+  std::string label = policy.at("plugin").get<std::string>();
+  for (const auto& [name, value] : policy.at("params").items())
+    label += fmt::format(" {}={}", name, value.is_string() ? value.get<std::string>() : value.dump());
+  return label;
+}
+
+std::string budget_label(const Json& inputs) {
+  if (inputs.at("policy").at("plugin") == kResidentPolicy) return "all";
+  const Json& budget = inputs.at("budget");
+  if (budget.contains("bytes")) return format_bytes(budget["bytes"].get<std::uint64_t>());
+  if (budget.contains("expert_slots"))
+    return fmt::format("{} experts", budget["expert_slots"].get<std::uint64_t>());
+  const Json& layers = budget.at("gpu_layer_budget");
+  return layers.is_string() ? layers.get<std::string>() : fmt::format("{}", layers.get<int>());
+}
+
+}  // namespace sluice

@@ -1,0 +1,81 @@
+#include "harness/model_cache.hpp"
+
+#include "core/error.hpp"
+#include "harness/paths.hpp"
+#include "harness/progress.hpp"
+#include "harness/value.hpp"
+
+namespace sluice {
+
+namespace fs = std::filesystem;
+
+std::string name_of(const ModelLocation& location) {
+  if (const auto* checkpoint = std::get_if<CheckpointLocation>(&location))
+    return checkpoint->directory.string();
+  const auto& synthetic = std::get<SyntheticLocation>(location);
+  return fmt::format("synthetic {} seed {}", synthetic.name, synthetic.seed);
+}
+
+const Tokenizer& Model::text() const {
+  if (!tokenizer) throw InputError("{}: {}, so it takes token ids only", name, no_tokenizer);
+  return *tokenizer;
+}
+
+const ChatFormat& Model::chat_format() const {
+  if (!chat) throw InputError("{}: {}", name, no_chat);
+  return *chat;
+}
+
+const Model& ModelCache::open(const ModelLocation& location) {
+  std::unique_ptr<Model>& model = models_[name_of(location)];
+  if (model) return *model;
+  auto opened = std::make_unique<Model>();
+  opened->name = name_of(location);
+  opened->source = open_model(location, configs_directory() / "models");
+  if (const auto* checkpoint = std::get_if<CheckpointLocation>(&location)) {
+    const fs::path& directory = checkpoint->directory;
+    opened->directory = directory;
+    opened->generation = load_generation_config(directory, opened->source.config.vocab);
+    if (fs::exists(directory / "tokenizer.json"))
+      opened->tokenizer = Tokenizer::load(directory);
+    else
+      opened->no_tokenizer = "the model has no tokenizer.json";
+    try {  // what is wrong with it matters only to whoever chats
+      opened->chat = ChatFormat::load(directory);
+    } catch (const InputError& error) {
+      opened->no_chat = error.what();
+    }
+  } else {
+    opened->no_tokenizer = "a synthetic model has no tokenizer";
+    opened->no_chat = "a synthetic model has no chat format";
+  }
+  model = std::move(opened);
+  return *model;
+}
+
+const PackedModel& ModelCache::pack(const ModelLocation& location, DType dtype, DeviceKind kind) {
+  const std::string key =
+      fmt::format("{} {} {}", name_of(location), name_of(dtype), name_of(kind));
+  if (key == packed_key_) return packed_;
+  const Model& model = open(location);
+  packed_key_.clear();
+  packed_.store.reset();
+  packed_.host = make_device({.kind = kind});
+
+  std::optional<Progress> progress;
+  WeightStore::Options options;
+  options.dtype = dtype;
+  options.progress = [&](const WeightStore::Progress& at) {
+    if (!progress)
+      progress.emplace("loading " + model.name, static_cast<double>(at.total_bytes), [](double x) {
+        return format_bytes(static_cast<std::uint64_t>(x));
+      });
+    progress->update(static_cast<double>(at.done_bytes));
+  };
+  packed_.store = std::make_unique<WeightStore>(*packed_.host, model.source.plan,
+                                                *model.source.tensors, options);
+  packed_key_ = key;
+  return packed_;
+}
+
+}  // namespace sluice

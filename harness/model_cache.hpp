@@ -1,0 +1,56 @@
+// Models opened and weights packed in this process, shared by the cells of a sweep.
+#pragma once
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/device/device.hpp"
+#include "core/weights/weight_store.hpp"
+#include "harness/experiment.hpp"
+#include "models/chat_format.hpp"
+#include "models/generation_config.hpp"
+#include "models/model_source.hpp"
+#include "models/tokenizer/tokenizer.hpp"
+
+namespace sluice {
+
+// What is known of a model before its weights are read.
+struct Model {
+  std::string name;  // for messages: the directory, or the shape
+  ModelSource source;
+  GenerationConfig generation;  // of a synthetic model: empty
+  std::optional<Tokenizer> tokenizer;
+  std::optional<ChatFormat> chat;
+  std::string no_tokenizer, no_chat;  // why there is none
+  std::optional<std::filesystem::path> directory;  // none: synthetic
+
+  // Throws InputError where the model has no tokenizer.
+  const Tokenizer& text() const;
+  // Throws InputError where the model has no chat format, or one that is not supported.
+  const ChatFormat& chat_format() const;
+};
+
+struct PackedModel {
+  std::unique_ptr<IDevice> host;  // holds the pinned memory, whatever a cell's own device allows
+  std::unique_ptr<WeightStore> store;
+};
+
+class ModelCache {
+ public:
+  // Throws InputError for a model that is missing or broken.
+  const Model& open(const ModelLocation& location);
+  // The weights of an opened model in pinned memory. The last one asked for is kept; another takes
+  // its place, so that host memory never holds two. Shows progress on standard error.
+  const PackedModel& pack(const ModelLocation& location, DType dtype, DeviceKind kind);
+
+ private:
+  std::map<std::string, std::unique_ptr<Model>> models_;
+  std::string packed_key_;
+  PackedModel packed_;
+};
+
+// A key that is the same for the same place.
+std::string name_of(const ModelLocation& location);
+
+}  // namespace sluice

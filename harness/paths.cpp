@@ -1,0 +1,48 @@
+#include "harness/paths.hpp"
+
+#include <array>
+#include <cstdlib>
+
+#include "core/error.hpp"
+
+namespace sluice {
+
+namespace fs = std::filesystem;
+
+fs::path configs_directory() {
+  if (const char* given = std::getenv("SLUICE_CONFIG_DIR"); given && *given) return given;
+  std::error_code error;
+  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
+  if (!error) {
+    const fs::path installed = executable.parent_path() / SLUICE_INSTALL_CONFIG_DIR;
+    if (fs::is_directory(installed, error)) return installed.lexically_normal();
+  }
+  return SLUICE_SOURCE_CONFIG_DIR;
+}
+
+fs::path expand_home(const std::string& path) {
+  if (path != "~" && !path.starts_with("~/")) return path;
+  const char* home = std::getenv("HOME");
+  if (!home || !*home) throw InputError("{}: HOME is not set, so ~ means nothing", path);
+  return path == "~" ? fs::path(home) : fs::path(home) / path.substr(2);
+}
+
+fs::path find_path(const std::string& path, const Origin& place, std::string_view what) {
+  const std::string shown = place.file.empty() ? std::string(what) : to_string(place);
+  if (path.find('\0') != std::string::npos)
+    throw InputError("{}: {} has a zero byte in its path", shown, what);
+  const fs::path wanted = expand_home(path);
+  const std::array<fs::path, 3> bases{fs::path(place.file).parent_path(), fs::path(),
+                                      configs_directory().parent_path()};
+  std::string looked;
+  for (const fs::path& base : bases) {
+    const fs::path candidate = fs::absolute(base / wanted).lexically_normal();
+    std::error_code error;
+    if (fs::exists(candidate, error)) return candidate;
+    if (looked.find(candidate.string()) == std::string::npos)
+      looked += (looked.empty() ? "" : ", ") + candidate.string();
+  }
+  throw InputError("{}: {} '{}' does not exist; looked for {}", shown, what, path, looked);
+}
+
+}  // namespace sluice

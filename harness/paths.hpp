@@ -1,0 +1,22 @@
+// Where files are looked for.
+#pragma once
+#include <filesystem>
+#include <string>
+
+#include "harness/yaml.hpp"
+
+namespace sluice {
+
+// The directory `configs`: SLUICE_CONFIG_DIR, else the one installed beside the executable, else
+// the source tree's.
+std::filesystem::path configs_directory();
+
+// `~` and `~/x`, by the environment's HOME.
+std::filesystem::path expand_home(const std::string& path);
+
+// An existing file or directory, absolute. A relative path is looked for in the directory of
+// `place.file`, in the working directory, and in the one that holds `configs`. Throws InputError
+// naming `what` and everywhere it looked.
+std::filesystem::path find_path(const std::string& path, const Origin& place, std::string_view what);
+
+}  // namespace sluice

@@ -1,0 +1,44 @@
+// Tells apart what prefill and what decoding moved: sits between the forward pass and the engine.
+#pragma once
+#include "core/engine/engine.hpp"
+
+namespace sluice {
+
+struct PhaseBook {
+  Counters prefill, decode;
+  std::uint64_t decode_passes = 0;
+  std::uint64_t decode_rows = 0;  // tokens that those passes computed, those after a stop included
+};
+
+constexpr PhaseBook operator-(const PhaseBook& a, const PhaseBook& b) {
+  return {a.prefill - b.prefill, a.decode - b.decode, a.decode_passes - b.decode_passes,
+          a.decode_rows - b.decode_rows};
+}
+
+class PhaseMeter final : public ILayerProvider {
+ public:
+  // `engine` null: everything is resident, so nothing is counted but passes. `first_unit` begins
+  // each pass.
+  PhaseMeter(ILayerProvider& inner, const Engine* engine, UnitId first_unit)
+      : inner_(inner), engine_(engine), first_unit_(first_unit), seen_(now()) {}
+
+  Lease acquire(const Step& step) override;
+  void routed(std::span<const UnitId> units) override { inner_.routed(units); }
+  std::uint32_t capacity(UnitKind kind) const override { return inner_.capacity(kind); }
+
+  const PhaseBook& book() const { return book_; }
+
+ private:
+  // The lease that acquire() hands out is the inner provider's own.
+  Weights use(const Step&, std::size_t) override { return {}; }
+  void close(const Step&) noexcept override {}
+  Counters now() const { return engine_ ? engine_->counters() : Counters{}; }
+
+  ILayerProvider& inner_;
+  const Engine* engine_;
+  UnitId first_unit_;
+  Counters seen_;
+  PhaseBook book_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,46 @@
+// From a cell's experiment to all that running it takes: every check that needs no weights.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/plugin/loader.hpp"
+#include "core/plugin/search_path.hpp"
+#include "harness/experiment.hpp"
+#include "harness/model_cache.hpp"
+
+namespace sluice {
+
+// Libraries loaded so far, by name.
+class PluginCache {
+ public:
+  explicit PluginCache(PluginPath path) : path_(std::move(path)) {}
+  const PluginPath& path() const { return path_; }
+  std::shared_ptr<const Plugin> load(const std::string& name);
+
+ private:
+  PluginPath path_;
+  std::map<std::string, std::shared_ptr<const Plugin>> plugins_;
+};
+
+struct PreparedCell {
+  std::string id;  // a hash of all that decides the result: inputs, model's and plug-in's content
+  Experiment experiment;
+  const Model* model = nullptr;
+  DType dtype = DType::bf16;
+  std::shared_ptr<const Plugin> plugin;  // null: resident
+  std::vector<std::vector<std::int32_t>> prompts;
+  std::uint32_t context = 0;  // positions per sequence
+  std::uint32_t batch = 1;    // sequences at once; never more than prompts
+
+  bool is_resident() const { return plugin == nullptr; }
+};
+
+// Throws InputError: a model or plug-in that is missing or broken, parameters out of range, a prompt
+PreparedCell prepare(Experiment experiment, ModelCache& models, PluginCache& plugins);
+
+// One prompt of check_prompts() as ids. `index` tells random prompts apart.
+std::vector<std::int32_t> prompt_ids(const Json& prompt, std::size_t index, const Model& model,
+                                     const GenerationChoice& generation);
+
+}  // namespace sluice

@@ -1,0 +1,133 @@
+#include "harness/record.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.hpp"
+#include "harness/build_info.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::array kFigures{"prefill_ms",
+                              "ttft_ms",
+                              "prefill_tokens_per_second",
+                              "decode_tokens_per_second",
+                              "decode_throughput_tokens_per_second",
+                              "peak_device_bytes",
+                              "process_peak_rss_bytes",
+                              "h2d_bytes",
+                              "h2d_bytes_per_token",
+                              "h2d_gbps",
+                              "link_gbps",
+                              "link_percent",
+                              "stall_ms_per_token",
+                              "prefill_stall_ms",
+                              "hits",
+                              "misses",
+                              "wasted",
+                              "refused",
+                              "loads",
+                              "cancelled_bytes",
+                              "kept_bytes",
+                              "pinned_bytes",
+                              "speedup_over_naive",
+                              "tokens_hash"};
+
+Json plugin_info(const PreparedCell& cell) {
+  if (!cell.plugin) return nullptr;
+  return {{"name", cell.plugin->name()},
+          {"version", cell.plugin->descriptor().version},
+          {"fingerprint", cell.plugin->fingerprint()},
+          {"compiler", cell.plugin->descriptor().identity->signature.data()}};
+}
+
+// The first prompt and what came out, for a person to look at.
+Json sample_of(const PreparedCell& cell, const CellResult& result) {
+  if (result.tokens.empty() || !cell.model->tokenizer) return nullptr;
+  const Tokenizer& tokenizer = *cell.model->tokenizer;
+  return {{"prompt", tokenizer.decode(cell.prompts.front())},
+          {"text", tokenizer.decode(result.tokens.front(), true)}};
+}
+
+// Inputs and model without what does not change the tokens of a lossless cell.
+Json token_inputs(const Json& record) {
+  Json inputs = record.at("inputs");
+  for (const char* key : {"policy", "budget", "measure", "name"}) inputs.erase(key);
+  for (const char* key : {"link_gbps", "memory_limit"}) inputs["device"].erase(key);
+  for (const char* key : {"batch", "context"}) inputs["generation"].erase(key);
+  inputs["model"]["content"] = record.at("context").at("model");
+  return inputs;
+}
+
+Json baseline_inputs(const Json& record) {
+  Json inputs = record.at("inputs");
+  inputs.erase("policy");
+  inputs["model"]["content"] = record.at("context").at("model");
+  return inputs;
+}
+
+bool is_naive(const Json& record) { return record["inputs"]["policy"]["plugin"] == kNaivePolicy; }
+
+}  // namespace
+
+Json make_record(const PreparedCell& cell, const CellResult& result) {
+  Json figures = result.figures;
+  for (const char* name : kFigures)
+    if (!figures.contains(name)) figures[name] = nullptr;
+  return {{"id", cell.id},
+          {"valid", result.reasons.empty()},
+          {"reasons", result.reasons},
+          {"inputs", cell.experiment.inputs},
+          {"context",
+           {{"date", utc_now()},
+            {"build", build_info()},
+            {"machine", machine_info()},
+            {"device", result.device},
+            {"model", cell.model->source.tensors->describe()},
+            {"dtype", name_of(cell.dtype)},
+            {"positions", cell.context},
+            {"plugin", plugin_info(cell)},
+            {"lossless", result.lossless},
+            {"shape", result.shape}}},
+          {"figures", std::move(figures)},
+          {"sample", sample_of(cell, result)}};
+}
+
+void finish_record(Json& record, std::span<const Json> earlier) {
+  Json& figures = record["figures"];
+  if (record["context"]["lossless"] == true && figures["tokens_hash"].is_string()) {
+    const Json inputs = token_inputs(record);
+    for (const Json& other : earlier) {
+      if (other["valid"] != true || other["context"]["lossless"] != true ||
+          token_inputs(other) != inputs)
+        continue;
+      if (other["figures"]["tokens_hash"] != figures["tokens_hash"]) {
+        record["valid"] = false;
+        record["reasons"].push_back(fmt::format(
+            "the tokens are not those of {} with budget {}: hash {}, not {}",
+            policy_label(other["inputs"]), budget_label(other["inputs"]),
+            figures["tokens_hash"].get<std::string>(),
+            other["figures"]["tokens_hash"].get<std::string>()));
+      }
+      break;
+    }
+  }
+  if (record["valid"] != true || !figures["decode_tokens_per_second"].is_number()) return;
+  const double rate = figures["decode_tokens_per_second"].get<double>();
+  if (is_naive(record)) {
+    figures["speedup_over_naive"] = 1.0;
+    return;
+  }
+  const Json inputs = baseline_inputs(record);
+  for (const Json& other : earlier) {
+    const Json& naive_rate = other["figures"]["decode_tokens_per_second"];
+    if (other["valid"] == true && is_naive(other) && naive_rate.is_number() &&
+        naive_rate.get<double>() > 0 && baseline_inputs(other) == inputs) {
+      figures["speedup_over_naive"] = rate / naive_rate.get<double>();
+      return;
+    }
+  }
+}
+
+}  // namespace sluice

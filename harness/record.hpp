@@ -1,0 +1,26 @@
+// One line of results: a cell's inputs, where it ran, its figures, and whether they count.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/cell.hpp"
+#include "harness/prepare.hpp"
+
+namespace sluice {
+
+// Without what only other cells can say; see finish_record. Every figure has its key; those that
+// were not reached are null.
+Json make_record(const PreparedCell& cell, const CellResult& result);
+
+// Adds what follows from the sweep's earlier records: `speedup_over_naive`, and whether the tokens
+// are those of the first valid lossless cell of the same model, type and prompts.
+void finish_record(Json& record, std::span<const Json> earlier);
+
+// The policy to which others are compared.
+inline constexpr std::string_view kNaivePolicy = "naive_sync";
+
+// The table of a sweep, with a column for each input in which records differ.
+std::string format_table(std::span<const Json> records);
+
+}  // namespace sluice

@@ -1,0 +1,158 @@
+#include "harness/session.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "harness/value.hpp"
+
+namespace sluice {
+namespace {
+
+DecoderLimits limits_of(const PreparedCell& cell) {
+  DecoderLimits limits;
+  limits.context = cell.context;
+  limits.sequences = cell.batch;
+  return limits;
+}
+
+}  // namespace
+
+Session::Session(const PreparedCell& cell, const PackedModel& model, bool poison)
+    : model_(model), device_(make_device(cell.experiment.device)),
+      compute_(device_->make_stream(Resource::compute, "compute")) {
+  try {
+    decoder_ = std::make_unique<Decoder>(*device_, compute_, cell.model->source.config,
+                                         *model_.store, cell.dtype, limits_of(cell));
+    make_provider(cell, poison);
+  } catch (const MemoryLimitError& error) {
+    explain_memory(cell, error.what());
+  }
+  ILayerProvider& provider = engine_ ? static_cast<ILayerProvider&>(*engine_) : *resident_;
+  meter_ = std::make_unique<PhaseMeter>(provider, engine_.get(), model_.store->view().order.front());
+
+  std::vector<std::int32_t> stops = cell.model->generation.stop_ids;
+  const std::vector<std::int32_t>& more = cell.experiment.generation.stop_ids;
+  stops.insert(stops.end(), more.begin(), more.end());
+  generator_ = std::make_unique<Generator>(*device_, *decoder_, *meter_, stops);
+}
+
+void Session::make_provider(const PreparedCell& cell, bool poison) {
+  if (cell.is_resident()) {
+    resident_ = std::make_unique<ResidentProvider>(*device_, compute_, *model_.store);
+    return;
+  }
+  BudgetSpec budget = cell.experiment.budget;
+  if (auto* automatic = std::get_if<AutoBudget>(&budget)) {
+    const std::uint64_t limit = device_->info().memory_limit;
+    const std::uint64_t used = device_->memory_use().device_bytes;
+    automatic->free_bytes = limit > used ? limit - used : 0;
+  }
+  const PolicyChoice& choice = cell.experiment.policy;
+  policy_ = make_policy(cell.plugin, choice.params);
+  EngineOptions options;
+  options.poison = poison;
+  engine_ = std::make_unique<Engine>(*device_, compute_, *model_.store, *policy_, choice.name,
+                                     budget, options);
+  for (const UnitInfo& unit : model_.store->view().units)
+    if (is_streamed(unit.kind) && policy_->transfer(unit).wire != Encoding::native)
+      lossless_ = false;
+}
+
+void Session::explain_memory(const PreparedCell& cell, const std::string& what) {
+  const ModelView view = model_.store->view();
+  const std::uint64_t limit = device_->info().memory_limit;
+  const std::uint64_t context =
+      Decoder::device_bytes(cell.model->source.config, cell.dtype, limits_of(cell));
+  const Footprint footprint = footprint_of(view, [&](const UnitInfo& unit) {
+    return policy_ ? policy_->transfer(unit) : Transfer{};
+  });
+  const std::uint64_t base = context + footprint.head_bytes + footprint.staging_bytes;
+  const auto with_layers = [&](std::uint32_t layers) {
+    return base + footprint.bytes_of(footprint.slots_for(layers));
+  };
+  const auto all = static_cast<std::uint32_t>(view.layers);
+  std::uint32_t fitting = 0;
+  while (fitting < all && with_layers(fitting + 1) <= limit) ++fitting;
+
+  std::string advice =
+      fitting > 0 ? fmt::format("a gpu_layer_budget of up to {} fits, or", fitting)
+                  : fmt::format("one layer takes {} in all;", format_bytes(with_layers(1)));
+  std::string wanted = "every unit resident";
+  std::uint64_t needed = with_layers(all);
+  if (const auto* layers = std::get_if<LayerBudget>(&cell.experiment.budget);
+      layers && !cell.is_resident()) {
+    wanted = fmt::format("a gpu_layer_budget of {}", layers->layers);
+    needed = with_layers(layers->layers);
+  } else if (!cell.is_resident()) {
+    wanted = "the smallest budget";
+    needed = with_layers(1);
+  }
+  throw InputError(
+      "{}: the memory limit of {} is too small: a context of {} positions for {} at once takes {}, "
+      "the head {}, and {} makes {}; {} raise device.memory_limit to {}, or shorten the context "
+      "({})",
+      cell.experiment.name, format_bytes(limit), cell.context, limits_of(cell).sequences,
+      format_bytes(context), format_bytes(footprint.head_bytes), wanted, format_bytes(needed),
+      advice, format_bytes(needed), what);
+}
+
+std::uint64_t Session::pinned_bytes() const {
+  return model_.store->pinned_bytes() + device_->memory_use().pinned_peak_bytes;
+}
+
+std::uint64_t Session::kept_bytes() const {
+  return engine_ ? engine_->counters().kept_bytes : resident_->loaded_bytes();
+}
+
+bool Session::must_move() const {
+  if (!engine_) return false;
+  PerKind<std::uint32_t> outside;
+  for (const UnitInfo& unit : model_.store->view().units) ++outside[unit.kind];
+  const EngineShape& shape = engine_->shape();
+  for (UnitKind kind : kStreamedKinds)
+    if (outside[kind] > shape.kept[kind] + shape.rotating[kind]) return true;
+  return false;
+}
+
+std::uint64_t Session::least_bytes_per_pass() const {
+  const ModelView view = model_.store->view();
+  if (!engine_ || view.experts_per_layer > 0) return 0;
+  const EngineShape& shape = engine_->shape();
+  std::uint64_t least = 0;
+  for (UnitKind kind : kStreamedKinds) {
+    std::vector<std::uint64_t> sizes;
+    for (const UnitInfo& unit : view.units)
+      if (unit.kind == kind) sizes.push_back(unit.size(policy_->transfer(unit).wire));
+    std::sort(sizes.begin(), sizes.end());
+    const std::size_t slots = shape.kept[kind] + shape.rotating[kind];
+    for (std::size_t i = 0; i + slots < sizes.size(); ++i) least += sizes[i];
+  }
+  return least;
+}
+
+double measure_link_gbps(IDevice& device) {
+  constexpr std::uint64_t kLargest = 64ull << 20;
+  constexpr int kCopies = 5;
+  const std::uint64_t free = device.info().memory_limit - device.memory_use().device_bytes;
+  const std::uint64_t bytes = std::min(kLargest, free / 2 / 256 * 256);
+  if (bytes == 0) return 0;
+  const Buffer from(device, Buffer::Where::pinned, bytes, "link probe");
+  const Buffer to(device, Buffer::Where::device, bytes, "link probe");
+  std::fill_n(from.data(), bytes, std::byte{1});
+  const StreamId stream = device.make_stream(Resource::h2d, "link probe");
+  double best = 0;
+  for (int i = 0; i < kCopies; ++i) {
+    const Range reads[] = {from.range()}, writes[] = {to.range()};
+    const std::uint64_t start = device.now_ns();
+    device.copy(stream,
+                {.name = "link probe", .on = Resource::h2d, .bytes = bytes, .reads = reads,
+                 .writes = writes},
+                to.data(), from.data(), bytes);
+    device.sync(device.record(stream));
+    const std::uint64_t ns = device.now_ns() - start;
+    if (ns > 0) best = std::max(best, static_cast<double>(bytes) / static_cast<double>(ns));
+  }
+  return best;
+}
+
+}  // namespace sluice

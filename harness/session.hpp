@@ -1,0 +1,60 @@
+// One cell, set up and ready to generate: device, decoder, policy and engine.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/engine/engine.hpp"
+#include "core/engine/resident_provider.hpp"
+#include "harness/phase_meter.hpp"
+#include "harness/prepare.hpp"
+#include "models/generator.hpp"
+
+namespace sluice {
+
+class Session {
+ public:
+  // Everything passed by reference must outlive the session. Throws InputError when it does not fit
+  // the memory limit, with the figures and what would fit. `poison`: evicted slots are filled with
+  // NaN, for checks.
+  Session(const PreparedCell& cell, const PackedModel& model, bool poison = false);
+
+  IDevice& device() { return *device_; }
+  Generator& generator() { return *generator_; }
+  const PhaseBook& phases() const { return meter_->book(); }
+  Counters counters() const { return engine_ ? engine_->counters() : Counters{}; }
+  // How long the compute stream has waited for weights.
+  std::uint64_t stall_ns() { return device_->stall_ns(compute_); }
+  std::uint64_t pinned_bytes() const;  // of the weights and of everything else
+  // Null: resident.
+  const EngineShape* shape() const { return engine_ ? &engine_->shape() : nullptr; }
+  std::uint64_t kept_bytes() const;  // on the device from the start
+  // Every unit arrives as it is stored, so results are the resident run's, bit for bit.
+  bool is_lossless() const { return lossless_; }
+  // Bytes that any policy has to move in one decode pass over a dense model with these slots: per
+  // kind, the smallest units beyond the slots. Other models: 0.
+  std::uint64_t least_bytes_per_pass() const;
+  // Weights lie outside the device's slots, so a run that moves nothing cannot be right.
+  bool must_move() const;
+
+ private:
+  void make_provider(const PreparedCell& cell, bool poison);
+  [[noreturn]] void explain_memory(const PreparedCell& cell, const std::string& what);
+
+  const PackedModel& model_;
+  std::unique_ptr<IDevice> device_;
+  StreamId compute_ = 0;
+  std::unique_ptr<Decoder> decoder_;
+  PolicyPtr policy_;
+  std::unique_ptr<Engine> engine_;  // or
+  std::unique_ptr<ResidentProvider> resident_;
+  std::unique_ptr<PhaseMeter> meter_;
+  std::unique_ptr<Generator> generator_;
+  bool lossless_ = true;
+};
+
+// The link's rate from pinned host memory to `device`, in 1e9 bytes per second: the best of a few
+// large copies.
+double measure_link_gbps(IDevice& device);
+
+}  // namespace sluice

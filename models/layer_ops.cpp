@@ -1,0 +1,167 @@
+#include "models/layer_ops.hpp"
+
+#include <cmath>
+
+namespace sluice {
+namespace {
+
+std::uint32_t size(std::int32_t n) { return static_cast<std::uint32_t>(n); }
+
+void check_types(const WeightStore& weights, DType type) {
+  for (const UnitSpec& unit : weights.plan().units) {
+    for (const TensorSpec& tensor : unit.tensors) {
+      if (type == DType::f32 || tensor.dtype == type || tensor.dtype == DType::f32) continue;
+      throw InputError("{} is packed as {}, which a decoder of type {} does not read", tensor.name,
+                       name_of(tensor.dtype), name_of(type));
+    }
+  }
+}
+
+}  // namespace
+
+LayerOps::LayerOps(Ops& ops, const ModelConfig& config, const WeightStore& weights, DType type,
+                   std::uint32_t context, const WorkspaceLayout& work, const KvCache& cache)
+    : ops_(ops),
+      config_(config),
+      weights_(weights),
+      type_(type),
+      context_(context),
+      work_(work),
+      cache_(cache),
+      mlp_(mlp_tensors(config)),
+      embedding_(0),
+      head_(static_cast<UnitId>(weights.plan().units.size() - 1)) {
+  check_types(weights, type);
+  attention_.reserve(static_cast<std::size_t>(config.layers));
+  for (std::int32_t layer = 0; layer < config.layers; ++layer)
+    attention_.push_back(attention_tensors(config, layer));
+}
+
+void LayerOps::embed(const RowBlock& block) {
+  // A tied embedding is the first tensor of the head's slab.
+  const UnitId from = weights_.spec(embedding_).shares.value_or(embedding_);
+  const TensorSpec& table = weights_.spec(from).tensors[embedding_tensors().weight];
+  ops_.embed({.rows = block.rows,
+              .table = weights_.slab(from, Encoding::native) + table.offset,
+              .table_type = table.dtype,
+              .out = block.hidden,
+              .type = type_,
+              .vocab = size(config_.vocab),
+              .hidden = hidden_size()});
+}
+
+void LayerOps::attention(UnitId unit, const Weights& slab, const RowBlock& block) {
+  const std::int32_t layer = weights_.spec(unit).layer;
+  const AttentionTensors& at = attention_[static_cast<std::size_t>(layer)];
+  const std::uint32_t rows = block.rows.count;
+  const std::uint32_t q_size = size(config_.q_size());
+  const KvLayer kv = cache_.layer(layer, work_.page_table);
+
+  norm(unit, at.input_norm, slab, block.hidden, work_.normed, rows);
+  LinearArgs qkv = matrix(unit, at.q, at.q_bias, slab, rows, q_size + 2 * size(config_.kv_size()),
+                          hidden_size());
+  qkv.x = work_.normed;
+  qkv.out = work_.wide;
+  ops_.linear(qkv, slab);
+
+  RopeStoreArgs rope{.qkv = work_.wide,
+                     .type = type_,
+                     .rows = block.rows,
+                     .heads = size(config_.heads),
+                     .eps = static_cast<float>(config_.rms_eps),
+                     .cos = work_.cos,
+                     .sin = work_.sin,
+                     .context = context_,
+                     .kv = kv};
+  if (at.q_norm) {
+    const auto& tensors = weights_.spec(unit).tensors;
+    rope.q_norm = slab.data + tensors[*at.q_norm].offset;
+    rope.k_norm = slab.data + tensors[*at.k_norm].offset;
+    rope.norm_type = tensors[*at.q_norm].dtype;
+  }
+  ops_.rope_store(rope, slab);
+
+  ops_.attention({.qkv = work_.wide,
+                  .type = type_,
+                  .rows = block.rows,
+                  .heads = size(config_.heads),
+                  .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(config_.head_dim))),
+                  .kv = kv,
+                  .out = work_.narrow,
+                  .consecutive = block.consecutive,
+                  .attended = block.attended,
+                  .cached = block.cached});
+
+  LinearArgs out = matrix(unit, at.o, at.o_bias, slab, rows, hidden_size(), q_size);
+  out.x = work_.narrow;
+  out.residual = block.hidden;
+  ops_.linear(out, slab);
+}
+
+void LayerOps::mlp(UnitId unit, const Weights& slab, const RowBlock& block) {
+  const MlpTensors& at = mlp_;
+  const std::uint32_t rows = block.rows.count, inter = size(config_.intermediate);
+
+  norm(unit, at.post_attention_norm, slab, block.hidden, work_.normed, rows);
+  LinearArgs gate_up = matrix(unit, at.gate, at.gate_bias, slab, rows, 2 * inter, hidden_size());
+  gate_up.x = work_.normed;
+  gate_up.out = work_.wide;
+  ops_.linear(gate_up, slab);
+
+  ops_.silu_mul(
+      {.gate_up = work_.wide, .out = work_.narrow, .type = type_, .rows = rows, .inter = inter});
+
+  LinearArgs down = matrix(unit, at.down, at.down_bias, slab, rows, hidden_size(), inter);
+  down.x = work_.narrow;
+  down.residual = block.hidden;
+  ops_.linear(down, slab);
+}
+
+void LayerOps::head(const Weights& slab, const std::byte* hidden,
+                    std::span<const std::uint32_t> rows, std::uint32_t first) {
+  const std::uint64_t row_bytes = hidden_size() * size_of(type_);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    norm(head_, head_tensors().norm, slab, hidden + rows[i] * row_bytes,
+         work_.final_rows + i * row_bytes, 1);
+  const std::uint32_t vocab = size(config_.vocab);
+  LinearArgs logits = matrix(head_, head_tensors().weight, std::nullopt, slab,
+                             static_cast<std::uint32_t>(rows.size()), vocab, hidden_size());
+  logits.x = work_.final_rows;
+  logits.out = work_.logits + first * vocab * size_of(type_);
+  ops_.linear(logits, slab);
+}
+
+void LayerOps::norm(UnitId unit, std::size_t tensor, const Weights& slab, const void* x, void* out,
+                    std::uint32_t rows) {
+  const TensorSpec& weight = weights_.spec(unit).tensors[tensor];
+  ops_.rms_norm({.x = x,
+                 .weight = slab.data + weight.offset,
+                 .weight_type = weight.dtype,
+                 .out = out,
+                 .type = type_,
+                 .rows = rows,
+                 .cols = hidden_size(),
+                 .eps = static_cast<float>(config_.rms_eps)},
+                slab);
+}
+
+LinearArgs LayerOps::matrix(UnitId unit, std::size_t tensor, Position bias, const Weights& slab,
+                            std::uint32_t rows, std::uint32_t n, std::uint32_t k) const {
+  if (slab.encoding != Encoding::native)
+    throw Error("unit {} arrived as {}; the operations here read native weights", unit,
+                name_of(slab.encoding));
+  const auto& tensors = weights_.spec(unit).tensors;
+  LinearArgs args{.weight = slab.data + tensors[tensor].offset,
+                  .weight_type = tensors[tensor].dtype,
+                  .type = type_,
+                  .rows = rows,
+                  .n = n,
+                  .k = k};
+  if (bias) {
+    args.bias = slab.data + tensors[*bias].offset;
+    args.bias_type = tensors[*bias].dtype;
+  }
+  return args;
+}
+
+}  // namespace sluice

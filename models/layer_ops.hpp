@@ -1,0 +1,64 @@
+// A decoder's units put into operations: what each of them does to rows of the residual stream.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/weights/weight_store.hpp"
+#include "models/config.hpp"
+#include "models/kv_cache.hpp"
+#include "models/model_plan.hpp"
+#include "models/ops/ops.hpp"
+#include "models/workspace.hpp"
+
+namespace sluice {
+
+// Rows that go through an operation together.
+struct RowBlock {
+  RowIndex rows;
+  std::byte* hidden = nullptr;  // [rows.count, hidden]
+  // What the host knows of the rows' positions; see AttentionArgs.
+  bool consecutive = false;
+  std::uint64_t attended = 0, cached = 0;
+};
+
+class LayerOps {
+ public:
+  // Throws InputError when the weights were packed for another activation type than `type`.
+  // References must outlive this.
+  LayerOps(Ops& ops, const ModelConfig& config, const WeightStore& weights, DType type,
+           std::uint32_t context, const WorkspaceLayout& work, const KvCache& cache);
+
+  // Fills `hidden` of the rows from the embedding, which is read in host memory.
+  void embed(const RowBlock& block);
+  // Adds the unit's result to the block's hidden states. `slab` is the weights of `unit`.
+  void attention(UnitId unit, const Weights& slab, const RowBlock& block);
+  void mlp(UnitId unit, const Weights& slab, const RowBlock& block);
+  // Normalises hidden[rows[i]] of `hidden` into `final_rows`, then writes the logits of those rows,
+  // from row `first` of the workspace's logits on.
+  void head(const Weights& slab, const std::byte* hidden, std::span<const std::uint32_t> rows,
+            std::uint32_t first);
+
+  UnitId head_unit() const { return head_; }
+  bool is_attention(UnitId unit) const { return weights_.spec(unit).kind == UnitKind::attention; }
+
+ private:
+  void norm(UnitId unit, std::size_t tensor, const Weights& slab, const void* x, void* out,
+            std::uint32_t rows);
+  LinearArgs matrix(UnitId unit, std::size_t tensor, Position bias, const Weights& slab,
+                    std::uint32_t rows, std::uint32_t n, std::uint32_t k) const;
+  std::uint32_t hidden_size() const { return static_cast<std::uint32_t>(config_.hidden); }
+
+  Ops& ops_;
+  const ModelConfig& config_;
+  const WeightStore& weights_;
+  DType type_;
+  std::uint32_t context_;
+  const WorkspaceLayout& work_;
+  const KvCache& cache_;
+  std::vector<AttentionTensors> attention_;  // by layer
+  MlpTensors mlp_;
+  UnitId embedding_, head_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,55 @@
+#include "models/ops/cpu_kernels.hpp"
+
+#include <limits>
+
+#include "core/error.hpp"
+#include "models/ops/cpu_pages.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::uint64_t kAnyContext = std::numeric_limits<std::uint64_t>::max();
+
+}  // namespace
+
+void CpuKernels::embed(const EmbedArgs& args, NativeStream) const {
+  for (std::uint32_t r = 0; r < args.rows.count; ++r) {
+    const std::int32_t token = args.rows.tokens[r];
+    if (token < 0 || static_cast<std::uint32_t>(token) >= args.vocab) {
+      throw Error("row {} is token {}: the vocabulary has {}", r, token, args.vocab);
+    }
+  }
+  cpu::embed(args);
+}
+
+void CpuKernels::rms_norm(const RmsNormArgs& args, NativeStream) const { cpu::rms_norm(args); }
+
+void CpuKernels::linear(const LinearArgs& args, NativeStream) const { cpu::linear(args); }
+
+void CpuKernels::rope_store(const RopeStoreArgs& args, NativeStream) const {
+  cpu::check_pages(args.kv, args.rows, args.type, args.context);
+  cpu::rope_store(args);
+}
+
+void CpuKernels::attention(const AttentionArgs& args, NativeStream) const {
+  cpu::check_pages(args.kv, args.rows, args.type, kAnyContext);
+  if (args.kv.kv_heads == 0 || args.heads % args.kv.kv_heads != 0) {
+    throw Error("{} query heads cannot share {} key heads evenly", args.heads, args.kv.kv_heads);
+  }
+  cpu::attention(args);
+}
+
+void CpuKernels::silu_mul(const SiluMulArgs& args, NativeStream) const { cpu::silu_mul(args); }
+
+void CpuKernels::sample(const SampleArgs& args, NativeStream) const { cpu::sample(args); }
+
+void CpuKernels::decode_rows(const DecodeRowsArgs& args, NativeStream) const {
+  for (std::uint32_t r = 0; r < args.count; ++r) {
+    const std::int32_t sequence = args.active[r];
+    args.tokens[r] = args.next_tokens[sequence];
+    args.sequences[r] = sequence;
+    args.positions[r] = args.lengths[sequence];
+  }
+}
+
+}  // namespace sluice

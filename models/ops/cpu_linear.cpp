@@ -1,0 +1,272 @@
+#include "models/ops/cpu_targets.hpp"
+//
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "models/ops/cpu_linear.cpp"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/highway.h>
+
+#include "models/ops/cpu_kernels.hpp"
+#include "models/ops/cpu_parallel.hpp"
+#include "models/ops/cpu_tile-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::cpu::HWY_NAMESPACE {
+
+// Up to this many tokens, weights are converted in the registers for each tile; for more, once per
+// panel.
+constexpr std::size_t kDirectTokens = 2 * kTileTokens;
+// Rows of weights of a task of the direct way.
+constexpr std::size_t kDirectRows = 32;
+
+// The processor's own prefetching follows a few long streams well, many short ones badly: measured
+// at 576 columns, eight rows at once came to 40 % of a read pass over the same bytes. So rows of up
+// to this many bytes are taken few at a time, and the next ones fetched in the order they lie in.
+constexpr std::size_t kShortRowBytes = kLanes >= 16 ? 6144 : 4096;
+// One accumulator a row covers the latency of an addition only where its vectors are wide.
+constexpr std::size_t kShortRows = kLanes >= 16 ? 1 : kLanes >= 8 ? 2 : 4;
+constexpr std::size_t kLongRows = 8;
+
+// A panel is this many rows of weights by this much of the inner dimension: 64 KiB in f32, beside a
+// tile's tokens by as much (12 KiB) in the first cache.
+constexpr std::size_t kPanelRows = 32;
+constexpr std::size_t kPanelDepth = 512;
+// Tokens that share a converted panel. Their accumulators take 192 KiB of the second cache at most.
+constexpr std::size_t kTokenBlock = 96;
+static_assert(kTokenBlock % kTileTokens == 0 && kPanelDepth % kBlock == 0);
+
+template <class W>
+HWY_INLINE void pack_row(const LinearArgs& args, std::size_t row, std::size_t from, std::size_t k,
+                         float* to) {
+  const std::size_t at = row * args.k + from;
+  switch (args.type) {
+    case DType::f32: return pack<W>(static_cast<const float*>(args.x) + at, k, to);
+    case DType::bf16: return pack<W>(static_cast<const Bf16*>(args.x) + at, k, to);
+    case DType::f16: return pack<W>(static_cast<const F16*>(args.x) + at, k, to);
+  }
+}
+
+HWY_INLINE V widen_bias(const LinearArgs& args, std::size_t at, std::size_t count) {
+  switch (args.bias_type) {
+    case DType::f32: return widen_some(reinterpret_cast<const float*>(args.bias) + at, count);
+    case DType::bf16: return widen_some(reinterpret_cast<const Bf16*>(args.bias) + at, count);
+    case DType::f16: return widen_some(reinterpret_cast<const F16*>(args.bias) + at, count);
+  }
+  return hn::Zero(D());
+}
+
+// Bias, residual and rounding of `count` sums of one token.
+template <class T>
+HWY_INLINE void finish(const LinearArgs& args, std::size_t row, std::size_t column,
+                       std::size_t count, const float* sums) {
+  const std::size_t at = row * args.n + column;
+  T* to = static_cast<T*>(args.residual ? args.residual : args.out) + at;
+  for (std::size_t i = 0; i < count; i += kLanes) {
+    const std::size_t left = count - i;
+    V y = widen_some(sums + i, left);
+    if (args.bias) y = hn::Add(y, widen_bias(args, column + i, left));
+    if (args.residual) y = hn::Add(widen_some(to + i, left), rounded<T>(y));
+    narrow_some(y, to + i, left);
+  }
+}
+
+HWY_INLINE void finish(const LinearArgs& args, std::size_t row, std::size_t column,
+                       std::size_t count, const float* sums) {
+  switch (args.type) {
+    case DType::f32: return finish<float>(args, row, column, count, sums);
+    case DType::bf16: return finish<Bf16>(args, row, column, count, sums);
+    case DType::f16: return finish<F16>(args, row, column, count, sums);
+  }
+}
+
+// ---- few tokens: the weights are read once, straight from where they lie
+
+template <std::size_t R, std::size_t T, bool kAhead, class W>
+HWY_INLINE void direct_tile(const LinearArgs& args, std::size_t row, const float* x,
+                            std::size_t x_stride, float* results) {
+  const W* weights = reinterpret_cast<const W*>(args.weight);
+  const W* w[R];
+  for (std::size_t r = 0; r < R; ++r) {
+    w[r] = weights + HWY_MIN(row + r, std::size_t{args.n} - 1) * args.k;
+  }
+  Sums<R, T> sums;
+  clear(sums);
+  add_products<kAhead>(w, args.k, x, x_stride, sums);
+  float padded[(R + 3) / 4 * 4];
+  for (std::size_t t = 0; t < T; ++t) {
+    sum_lanes(sums, t, padded);
+    std::memcpy(results + t * kDirectRows, padded, R * sizeof(float));
+  }
+}
+
+template <std::size_t R, bool kAhead, class W>
+void one_token(const LinearArgs& args, std::size_t row, std::size_t count, const float* x,
+               float* results) {
+  for (std::size_t r = 0; r < count; r += R) {
+    direct_tile<R, 1, kAhead, W>(args, row + r, x, 0, results + r);
+  }
+}
+
+template <std::size_t T, class W>
+void some_tokens(const LinearArgs& args, std::size_t row, std::size_t count, const float* x,
+                 std::size_t x_stride, float* results) {
+  for (std::size_t r = 0; r < count; r += kTileRows) {
+    direct_tile<kTileRows, T, true, W>(args, row + r, x, x_stride, results + r);
+  }
+}
+
+template <class W>
+void direct_task(const LinearArgs& args, std::size_t row, std::size_t count, std::size_t tokens,
+                 const float* x, std::size_t x_stride, float* results) {
+  constexpr std::size_t kMost = kTileTokens;
+  switch (tokens) {
+    case 1:
+      return args.k * sizeof(W) <= kShortRowBytes
+                 ? one_token<kShortRows, (kShortRows > 1), W>(args, row, count, x, results)
+                 : one_token<kLongRows, false, W>(args, row, count, x, results);
+    case 2: return some_tokens<2, W>(args, row, count, x, x_stride, results);
+    case 3: return some_tokens<3, W>(args, row, count, x, x_stride, results);
+    case 4: return some_tokens<HWY_MIN(4, kMost), W>(args, row, count, x, x_stride, results);
+    case 5: return some_tokens<HWY_MIN(5, kMost), W>(args, row, count, x, x_stride, results);
+    default: return some_tokens<kMost, W>(args, row, count, x, x_stride, results);
+  }
+}
+
+template <class W>
+void linear_direct(const LinearArgs& args) {
+  const std::size_t stride = padded_to_block(args.k);
+  float* x = scratch(Scratch::packed_rows, args.rows * stride);
+  for (std::size_t t = 0; t < args.rows; ++t) pack_row<W>(args, t, 0, args.k, x + t * stride);
+
+  const std::size_t n = args.n;
+  parallel_for((n + kDirectRows - 1) / kDirectRows, [&](std::size_t task) HWY_ATTR {
+    float results[kDirectTokens * kDirectRows];
+    const std::size_t begin = task * kDirectRows;
+    const std::size_t count = HWY_MIN(kDirectRows, n - begin);
+    for (std::size_t t = 0; t < args.rows; t += kTileTokens) {
+      direct_task<W>(args, begin, count, HWY_MIN(kTileTokens, args.rows - t), x + t * stride,
+                     stride, results + t * kDirectRows);
+    }
+    for (std::size_t t = 0; t < args.rows; ++t) {
+      finish(args, t, begin, count, results + t * kDirectRows);
+    }
+  });
+}
+
+// ---- many tokens: panels of weights are converted once for a block of tokens
+
+// The tile's accumulators rest in `kept` between the parts of the inner dimension.
+HWY_INLINE void panel_tile(const float* panel, std::size_t depth, const float* x, bool first,
+                           bool last, float* kept, float* results) {
+  constexpr std::size_t R = kTileRows, T = kTileTokens;
+  const float* w[R];
+  for (std::size_t r = 0; r < R; ++r) w[r] = panel + r * kPanelDepth;
+  Sums<R, T> sums;
+  if (first) {
+    clear(sums);
+  } else {
+    HWY_UNROLL(8)
+    for (std::size_t r = 0; r < R; ++r) {
+      HWY_UNROLL(8)
+      for (std::size_t t = 0; t < T; ++t) {
+        sums.of[r][t] = hn::LoadU(D(), kept + (r * T + t) * kLanes);
+      }
+    }
+  }
+  add_products(w, depth, x, kPanelDepth, sums);
+  if (last) {
+    HWY_UNROLL(8)
+    for (std::size_t t = 0; t < T; ++t) sum_lanes(sums, t, results + t * kPanelRows);
+  } else {
+    HWY_UNROLL(8)
+    for (std::size_t r = 0; r < R; ++r) {
+      HWY_UNROLL(8)
+      for (std::size_t t = 0; t < T; ++t) {
+        hn::StoreU(sums.of[r][t], D(), kept + (r * T + t) * kLanes);
+      }
+    }
+  }
+}
+
+// Tokens [first_token, first_token + tokens) against the panel of rows from `row` on. `x` is
+// [parts of the inner dimension][tokens, padded to tiles][kPanelDepth].
+template <class W>
+void panel(const LinearArgs& args, std::size_t first_token, std::size_t tokens, const float* x,
+           std::size_t row) {
+  constexpr std::size_t kTileFloats = kTileRows * kTileTokens * kLanes;
+  const std::size_t groups = (tokens + kTileTokens - 1) / kTileTokens;
+  const std::size_t count = HWY_MIN(kPanelRows, args.n - row);
+  const std::size_t quads = (count + kTileRows - 1) / kTileRows;
+  float* weights = scratch(Scratch::weight_panel, kPanelRows * kPanelDepth);
+  float* kept =
+      scratch(Scratch::sums, kTokenBlock / kTileTokens * (kPanelRows / kTileRows) * kTileFloats);
+  float* results = scratch(Scratch::results, kTokenBlock * kPanelRows);
+
+  for (std::size_t k = 0; k < args.k; k += kPanelDepth) {
+    const std::size_t depth = HWY_MIN(kPanelDepth, args.k - k);
+    for (std::size_t r = 0; r < quads * kTileRows; ++r) {
+      const std::size_t from = HWY_MIN(row + r, std::size_t{args.n} - 1);
+      widen_row(reinterpret_cast<const W*>(args.weight) + from * args.k + k, depth,
+                weights + r * kPanelDepth);
+    }
+    const float* part = x + k * groups * kTileTokens;
+    for (std::size_t g = 0; g < groups; ++g) {
+      for (std::size_t q = 0; q < quads; ++q) {
+        panel_tile(weights + q * kTileRows * kPanelDepth, padded_to_block(depth),
+                   part + g * kTileTokens * kPanelDepth, k == 0, k + kPanelDepth >= args.k,
+                   kept + (g * quads + q) * kTileFloats,
+                   results + g * kTileTokens * kPanelRows + q * kTileRows);
+      }
+    }
+  }
+  for (std::size_t t = 0; t < tokens; ++t) {
+    finish(args, first_token + t, row, count, results + t * kPanelRows);
+  }
+}
+
+template <class W>
+void linear_panels(const LinearArgs& args) {
+  const std::size_t parts = (args.k + kPanelDepth - 1) / kPanelDepth;
+  float* x = scratch(Scratch::packed_rows, parts * kTokenBlock * kPanelDepth);
+  for (std::size_t first = 0; first < args.rows; first += kTokenBlock) {
+    const std::size_t tokens = HWY_MIN(kTokenBlock, args.rows - first);
+    const std::size_t padded = (tokens + kTileTokens - 1) / kTileTokens * kTileTokens;
+    parallel_for(padded, [&](std::size_t t) HWY_ATTR {
+      for (std::size_t p = 0; p < parts; ++p) {
+        float* to = x + (p * padded + t) * kPanelDepth;
+        const std::size_t k = p * kPanelDepth;
+        // The tokens that fill up the last tile repeat the last one; nobody reads their results.
+        pack_row<W>(args, first + HWY_MIN(t, tokens - 1), k, HWY_MIN(kPanelDepth, args.k - k), to);
+      }
+    });
+    parallel_for((args.n + kPanelRows - 1) / kPanelRows, [&](std::size_t task) HWY_ATTR {
+      panel<W>(args, first, tokens, x, task * kPanelRows);
+    });
+  }
+}
+
+template <class W>
+void linear_of(const LinearArgs& args) {
+  args.rows <= kDirectTokens ? linear_direct<W>(args) : linear_panels<W>(args);
+}
+
+void linear(const LinearArgs& args) {
+  switch (args.weight_type) {
+    case DType::f32: return linear_of<float>(args);
+    case DType::bf16: return linear_of<Bf16>(args);
+    case DType::f16: return linear_of<F16>(args);
+  }
+}
+
+}  // namespace sluice::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sluice::cpu {
+
+HWY_EXPORT(linear);
+
+void linear(const LinearArgs& args) { HWY_DYNAMIC_DISPATCH(linear)(args); }
+
+}  // namespace sluice::cpu
+#endif

@@ -1,0 +1,235 @@
+// Dot products of several rows of weights with several rows of activations at once.
+//
+// The order of the sum, which fixes the bits: the inner dimension is padded with zeros to blocks of
+// 2 * kLanes elements, each block is two vectors (of f32 and f16 the lower and the upper half, of
+// bf16 the even and the odd elements), and these are added block by block, first vector first, into
+// one accumulator of kLanes lanes by fused multiply-add (by multiply and add where the processor has
+// none). Then the lanes are added: within each four, first and third, second and fourth, then the
+// two; then the upper half of the vector to the lower until one number is left. However many rows
+// are computed at once, and however the inner dimension is cut into blocks, it is this sum.
+#if defined(SLUICE_CPU_TILE_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_CPU_TILE_INL
+#undef SLUICE_CPU_TILE_INL
+#else
+#define SLUICE_CPU_TILE_INL
+#endif
+
+#include <hwy/cache_control.h>
+
+#include "models/ops/cpu_vector-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::cpu::HWY_NAMESPACE {
+
+inline constexpr std::size_t kBlock = 2 * kLanes;
+
+// Rows of weights of a tile, and activations: as many accumulators as the registers hold.
+inline constexpr std::size_t kTileRows = 4;
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || HWY_ARCH_ARM_A64
+inline constexpr std::size_t kTileTokens = 6;
+#else
+inline constexpr std::size_t kTileTokens = 3;
+#endif
+
+constexpr std::size_t padded_to_block(std::size_t k) { return (k + kBlock - 1) / kBlock * kBlock; }
+
+// One block as the two vectors that the order above names.
+template <class T>
+HWY_INLINE void widen_block(const T* from, V& first, V& second) {
+  first = widen(from);
+  second = widen(from + kLanes);
+}
+
+HWY_INLINE void widen_block(const Bf16* from, V& first, V& second) {
+  const DU32 du;
+  VU32 both;
+  static_assert(sizeof(Bf16) * kBlock == sizeof(std::uint32_t) * kLanes);
+  both = hn::BitCast(du, hn::LoadU(hn::ScalableTag<std::uint16_t>(), &from->bits));
+  first = float_of(hn::ShiftLeft<16>(both));  // little-endian: the even element is the lower half
+  second = float_of(hn::And(both, hn::Set(du, 0xffff0000)));
+}
+
+// The same of a row that may end after `left` elements: zeros follow.
+template <class T>
+HWY_INLINE void widen_some_block(const T* from, std::size_t left, V& first, V& second) {
+  if (HWY_LIKELY(left >= kBlock)) return widen_block(from, first, second);
+  T padded[kBlock] = {};
+  std::memcpy(padded, from, left * sizeof(T));
+  widen_block(padded, first, second);
+}
+
+// Rearranges a block of f32 in its own order as widen_block would give it for type W.
+template <class W>
+HWY_INLINE void order_block(V&, V&) {}
+template <>
+HWY_INLINE void order_block<Bf16>(V& first, V& second) {
+  const V even = hn::ConcatEven(D(), second, first);
+  second = hn::ConcatOdd(D(), second, first);
+  first = even;
+}
+// And back.
+template <class W>
+HWY_INLINE void restore_block(V&, V&) {}
+template <>
+HWY_INLINE void restore_block<Bf16>(V& first, V& second) {
+  float ordered[kBlock];
+  hn::StoreInterleaved2(first, second, D(), ordered);
+  first = hn::LoadU(D(), ordered);
+  second = hn::LoadU(D(), ordered + kLanes);
+}
+
+// `k` elements as f32 in blocks of W's order, padded with zeros to a whole block.
+template <class W, class T>
+HWY_INLINE void pack(const T* from, std::size_t k, float* to) {
+  for (std::size_t i = 0; i < k; i += kBlock) {
+    const std::size_t left = k - i;
+    V first = widen_some(from + i, left);
+    V second = left > kLanes ? widen_some(from + i + kLanes, left - kLanes) : hn::Zero(D());
+    order_block<W>(first, second);
+    hn::StoreU(first, D(), to + i);
+    hn::StoreU(second, D(), to + i + kLanes);
+  }
+}
+
+// The same of W itself, at the full rate.
+template <class W>
+HWY_INLINE void widen_row(const W* from, std::size_t k, float* to) {
+  std::size_t i = 0;
+  for (; i + kBlock <= k; i += kBlock) {
+    V first, second;
+    widen_block(from + i, first, second);
+    hn::StoreU(first, D(), to + i);
+    hn::StoreU(second, D(), to + i + kLanes);
+  }
+  if (i < k) {
+    V first, second;
+    widen_some_block(from + i, k - i, first, second);
+    hn::StoreU(first, D(), to + i);
+    hn::StoreU(second, D(), to + i + kLanes);
+  }
+}
+
+template <std::size_t R, std::size_t T>
+struct Sums {
+  V of[R][T];
+};
+
+template <std::size_t R, std::size_t T>
+HWY_INLINE void clear(Sums<R, T>& sums) {
+  HWY_UNROLL(8)
+  for (std::size_t r = 0; r < R; ++r) {
+    HWY_UNROLL(8)
+    for (std::size_t t = 0; t < T; ++t) sums.of[r][t] = hn::Zero(D());
+  }
+}
+
+template <std::size_t R, std::size_t T, class W>
+HWY_INLINE void add_block(const W* const (&w)[R], std::size_t at, const float* x,
+                          std::size_t x_stride, Sums<R, T>& sums) {
+  V x_first[T], x_second[T];
+  HWY_UNROLL(8)
+  for (std::size_t t = 0; t < T; ++t) x_first[t] = hn::LoadU(D(), x + t * x_stride);
+  if constexpr (sizeof(W) == sizeof(float)) {
+    // Nothing to convert: half a block at a time needs half the registers.
+    HWY_UNROLL(8)
+    for (std::size_t r = 0; r < R; ++r) {
+      const V weight = widen(w[r] + at);
+      HWY_UNROLL(8)
+      for (std::size_t t = 0; t < T; ++t) {
+        sums.of[r][t] = hn::MulAdd(weight, x_first[t], sums.of[r][t]);
+      }
+    }
+    HWY_UNROLL(8)
+    for (std::size_t t = 0; t < T; ++t) x_first[t] = hn::LoadU(D(), x + t * x_stride + kLanes);
+    HWY_UNROLL(8)
+    for (std::size_t r = 0; r < R; ++r) {
+      const V weight = widen(w[r] + at + kLanes);
+      HWY_UNROLL(8)
+      for (std::size_t t = 0; t < T; ++t) {
+        sums.of[r][t] = hn::MulAdd(weight, x_first[t], sums.of[r][t]);
+      }
+    }
+  } else {
+    HWY_UNROLL(8)
+    for (std::size_t t = 0; t < T; ++t) x_second[t] = hn::LoadU(D(), x + t * x_stride + kLanes);
+    HWY_UNROLL(8)
+    for (std::size_t r = 0; r < R; ++r) {
+      V first, second;
+      widen_block(w[r] + at, first, second);
+      HWY_UNROLL(8)
+      for (std::size_t t = 0; t < T; ++t) {
+        sums.of[r][t] = hn::MulAdd(first, x_first[t], sums.of[r][t]);
+      }
+      HWY_UNROLL(8)
+      for (std::size_t t = 0; t < T; ++t) {
+        sums.of[r][t] = hn::MulAdd(second, x_second[t], sums.of[r][t]);
+      }
+    }
+  }
+}
+
+// Adds k products of each of R rows of weights with each of T rows of packed activations. With
+// kAhead, fetches the R rows that follow the last, in the order in which they lie.
+template <bool kAhead = false, std::size_t R, std::size_t T, class W>
+HWY_INLINE void add_products(const W* const (&w)[R], std::size_t k, const float* x,
+                             std::size_t x_stride, Sums<R, T>& sums) {
+  constexpr std::size_t kLine = 64;
+  const auto* next = reinterpret_cast<const char*>(w[R - 1] + k);
+  std::size_t i = 0;
+  for (; i + kBlock <= k; i += kBlock) {
+    if constexpr (kAhead) {
+      HWY_UNROLL(8)
+      for (std::size_t at = 0; at < R * kBlock * sizeof(W); at += kLine) hwy::Prefetch(next + at);
+      next += R * kBlock * sizeof(W);
+    }
+    add_block(w, i, x + i, x_stride, sums);
+  }
+  if (HWY_UNLIKELY(i < k)) {
+    W padded[R][kBlock] = {};
+    const W* rows[R];
+    for (std::size_t r = 0; r < R; ++r) {
+      std::memcpy(padded[r], w[r] + i, (k - i) * sizeof(W));
+      rows[r] = padded[r];
+    }
+    add_block(rows, 0, x + i, x_stride, sums);
+  }
+}
+
+// The halves of a vector added until four lanes are left.
+template <class DV>
+HWY_INLINE auto folded(DV, hn::Vec<DV> v) {
+  if constexpr (hn::MaxLanes(DV()) == 4) {
+    return v;
+  } else {
+    const hn::Half<DV> half;
+    return folded(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+// The lanes of four accumulators added, to four numbers.
+HWY_INLINE void sum_lanes(V a, V b, V c, V e, float* to) {
+  const D d;
+  const V ac = hn::Add(hn::InterleaveLower(d, a, c), hn::InterleaveUpper(d, a, c));
+  const V be = hn::Add(hn::InterleaveLower(d, b, e), hn::InterleaveUpper(d, b, e));
+  const V all = hn::Add(hn::InterleaveLower(d, ac, be), hn::InterleaveUpper(d, ac, be));
+  hn::StoreU(folded(d, all), hn::CappedTag<float, 4>(), to);
+}
+
+// The sums of token t with each of the R rows, and what R lacks to a multiple of four as padding.
+template <std::size_t R, std::size_t T>
+HWY_INLINE void sum_lanes(const Sums<R, T>& sums, std::size_t t, float* to) {
+  const V none = hn::Zero(D());
+  HWY_UNROLL(8)
+  for (std::size_t r = 0; r < R; r += 4) {
+    const V a = sums.of[r][t];
+    const V b = r + 1 < R ? sums.of[HWY_MIN(r + 1, R - 1)][t] : none;
+    const V c = r + 2 < R ? sums.of[HWY_MIN(r + 2, R - 1)][t] : none;
+    const V e = r + 3 < R ? sums.of[HWY_MIN(r + 3, R - 1)][t] : none;
+    sum_lanes(a, b, c, e, to + r);
+  }
+}
+
+}  // namespace sluice::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

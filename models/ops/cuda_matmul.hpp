@@ -1,0 +1,36 @@
+// Products of many rows through cuBLASLt: one algorithm per shape, chosen once, its workspace taken
+// when the object is made.
+#pragma once
+#include <cublasLt.h>
+
+#include <map>
+#include <tuple>
+
+#include "core/device/device.hpp"
+#include "models/ops/kernels.hpp"
+
+namespace sluice {
+
+class CudaMatmul {
+ public:
+  explicit CudaMatmul(IDevice& device);
+  ~CudaMatmul();
+  CudaMatmul(const CudaMatmul&) = delete;
+  CudaMatmul& operator=(const CudaMatmul&) = delete;
+
+  // args.out [rows, n] = x W^T, rounded to the activation type; weights and activations of one type,
+  // bf16 or f16. Bias and residual are left to the caller.
+  void operator()(const LinearArgs& args, cudaStream_t stream);
+
+ private:
+  struct Plan;
+  Plan& plan_for(const LinearArgs& args);
+
+  cublasLtHandle_t handle_ = nullptr;
+  Buffer workspace_;
+  // By type, n, k and the rows padded to 64, 256, 1024 or 2048: a few algorithms serve every prompt.
+  std::map<std::tuple<DType, std::uint32_t, std::uint32_t, std::uint32_t>, std::unique_ptr<Plan>>
+      plans_;
+};
+
+}  // namespace sluice

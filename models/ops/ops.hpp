@@ -1,0 +1,39 @@
+// Puts a decoder's operations on a stream: each with the memory it reads and writes, its bytes and
+// its floating-point operations, whatever the device.
+#pragma once
+#include <memory>
+
+#include "core/device/device.hpp"
+#include "core/engine/layer_provider.hpp"
+#include "models/ops/kernels.hpp"
+
+namespace sluice {
+
+// Owns the kernels: it must outlive what it has put on the stream.
+class Ops {
+ public:
+  Ops(IDevice& device, StreamId stream);
+
+  IDevice& device() const { return device_; }
+  StreamId stream() const { return stream_; }
+
+  // `weights` is the slab that the arguments' weight pointers lie in; it is declared as read.
+  void embed(const EmbedArgs& args);
+  void rms_norm(const RmsNormArgs& args, const Weights& weights);
+  void linear(const LinearArgs& args, const Weights& weights);
+  void rope_store(const RopeStoreArgs& args, const Weights& weights);
+  void attention(const AttentionArgs& args);
+  void silu_mul(const SiluMulArgs& args);
+  void sample(const SampleArgs& args, std::uint32_t sequences);
+  void decode_rows(const DecodeRowsArgs& args, std::uint32_t sequences);
+  // The host's data to the device and back, in stream order; pinned memory on the host's side.
+  void upload(void* to, const void* from, std::uint64_t bytes);
+  void download(void* to, const void* from, std::uint64_t bytes);
+
+ private:
+  IDevice& device_;
+  StreamId stream_;
+  std::unique_ptr<IKernels> kernels_;
+};
+
+}  // namespace sluice

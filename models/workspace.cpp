@@ -1,0 +1,82 @@
+#include "models/workspace.hpp"
+
+#include <algorithm>
+
+#include "models/kv_cache.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::uint64_t kAlignment = 256;
+
+class Cutter {
+ public:
+  explicit Cutter(void* base) : base_(reinterpret_cast<std::uint64_t>(base)) {}
+
+  template <typename T>
+  void cut(T*& out, std::uint64_t elements) {
+    align();
+    cut_close(out, elements);
+  }
+  // Right behind what was cut before.
+  template <typename T>
+  void cut_close(T*& out, std::uint64_t elements) {
+    out = reinterpret_cast<T*>(base_ + used_);
+    used_ += elements * sizeof(T);
+  }
+  std::uint64_t used() {
+    align();
+    return used_;
+  }
+
+ private:
+  void align() { used_ = (used_ + kAlignment - 1) / kAlignment * kAlignment; }
+
+  std::uint64_t base_, used_ = 0;
+};
+
+std::uint64_t wide(std::int32_t n) { return static_cast<std::uint64_t>(n); }
+
+}  // namespace
+
+std::uint32_t prefill_rows(const DecoderLimits& limits) {
+  const std::uint64_t all = std::uint64_t{limits.sequences} * limits.context;
+  const std::uint64_t together = std::max(limits.context, limits.prefill_rows);
+  return static_cast<std::uint32_t>(
+      std::max<std::uint64_t>(std::min(all, together), limits.sequences));
+}
+
+WorkspaceLayout lay_out_workspace(void* base, const ModelConfig& config, DType type,
+                                  const DecoderLimits& limits) {
+  const std::uint64_t element = size_of(type), sequences = limits.sequences;
+  const std::uint64_t rows = prefill_rows(limits);
+  const std::uint64_t piece =
+      std::max(std::min(limits.prefill_chunk, limits.context), limits.sequences);
+  const std::uint64_t hidden = wide(config.hidden), inter = wide(config.intermediate);
+  const std::uint64_t q = wide(config.q_size()), kv = wide(config.kv_size());
+  const std::uint64_t angles = std::uint64_t{limits.context} * wide(config.head_dim) / 2;
+
+  WorkspaceLayout out;
+  Cutter cutter(base);
+  cutter.cut(out.hidden, rows * hidden * element);
+  cutter.cut(out.normed, piece * hidden * element);
+  cutter.cut(out.wide, piece * std::max(q + 2 * kv, 2 * inter) * element);
+  cutter.cut(out.narrow, piece * std::max(q, inter) * element);
+  cutter.cut(out.final_rows, sequences * hidden * element);
+  cutter.cut(out.logits, sequences * wide(config.vocab) * element);
+  cutter.cut(out.cos, angles);
+  cutter.cut_close(out.sin, angles);
+  cutter.cut(out.rows, 3 * rows);
+  cutter.cut(out.params, sequences);
+  cutter.cut_close(out.lengths, sequences);
+  cutter.cut_close(out.generated, sequences);
+  cutter.cut_close(out.active, sequences);
+  cutter.cut_close(out.page_table, sequences * PageTable::pages_for(limits.context));
+  cutter.cut(out.next_tokens, sequences);
+  cutter.cut(out.chosen, sequences);
+  cutter.cut(out.stop_ids, kMaxStopIds);
+  out.bytes = cutter.used();
+  return out;
+}
+
+}  // namespace sluice

@@ -1,0 +1,144 @@
+#include "core/device/sim_device.hpp"
+
+#include "tests/catch.hpp"
+
+using namespace sluice;
+
+namespace {
+
+// Round figures: a byte of link or memory takes 1 ns, so times can be added in the head.
+Machine round_machine() {
+  return {.name = "round",
+          .device_memory_bytes = 1'000'000,
+          .host_memory_bytes = 1'000'000,
+          .h2d = {{{1, 1.0}}},
+          .d2h = {{{1, 2.0}}},
+          .memory_gbps = 1,
+          .matrix_tflops = 0.001,  // 1 operation a ns
+          .host_read_gbps = 0.5,
+          .op_ns = 10,
+          .copy_ns = 5,
+          .enqueue_ns = 1,
+          .event_ns = 0,
+          .sync_ns = 0};
+}
+
+const Body kNothing = [](NativeStream) {};
+
+Op kernel(std::uint64_t bytes, std::uint64_t flops = 0) {
+  return {.name = "kernel",
+          .unit = kNoUnit,
+          .on = Resource::compute,
+          .bytes = bytes,
+          .flops = flops,
+          .reads = {},
+          .writes = {}};
+}
+Op transfer(Resource on, std::uint64_t bytes) {
+  return {.name = "copy",
+          .unit = kNoUnit,
+          .on = on,
+          .bytes = bytes,
+          .flops = 0,
+          .reads = {},
+          .writes = {}};
+}
+
+}  // namespace
+
+TEST_CASE("an operation takes its fixed cost and the larger of moving and computing") {
+  const auto device = make_sim_device(round_machine());
+  const StreamId s = device->make_stream(Resource::compute, "compute");
+  device->enqueue(s, kernel(100, 30), kNothing);  // enqueued at 1, runs 10 + 100
+  device->sync(device->record(s));
+  CHECK(device->now_ns() == 111);
+  device->enqueue(s, kernel(30, 100), kNothing);  // enqueued at 112
+  device->sync(device->record(s));
+  CHECK(device->now_ns() == 222);
+}
+
+TEST_CASE("copies of two streams share a link and overlap with compute") {
+  const auto device = make_sim_device(round_machine());
+  const StreamId a = device->make_stream(Resource::h2d, "a");
+  const StreamId b = device->make_stream(Resource::h2d, "b");
+  const StreamId c = device->make_stream(Resource::compute, "c");
+  device->copy(a, transfer(Resource::h2d, 100), nullptr, nullptr, 100);  // 1 .. 106
+  device->copy(b, transfer(Resource::h2d, 100), nullptr, nullptr, 100);  // 106 .. 211
+  device->enqueue(c, kernel(90), kNothing);                              // 3 .. 103
+  device->sync(device->record(c));
+  CHECK(device->now_ns() == 103);
+  CHECK_FALSE(device->reached(device->record(a)));
+  device->sync(device->record(b));
+  CHECK(device->now_ns() == 211);
+  CHECK(device->reached(device->record(a)));
+  CHECK(device->busy().h2d_ns == 210);
+  CHECK(device->busy().compute_ns == 100);
+}
+
+TEST_CASE("a copy issued behind a queue of another stream finishes last") {
+  const auto device = make_sim_device(round_machine());
+  const StreamId first = device->make_stream(Resource::h2d, "first");
+  const StreamId second = device->make_stream(Resource::h2d, "second");
+  for (int i = 0; i < 10; ++i)
+    device->copy(first, transfer(Resource::h2d, 95), nullptr, nullptr, 95);
+  device->copy(second, transfer(Resource::h2d, 5), nullptr, nullptr, 5);
+  device->sync(device->record(second));
+  CHECK(device->now_ns() == 1 + 10 * 100 + 10);
+}
+
+TEST_CASE("a stream that waits for weights counts its stall") {
+  const auto device = make_sim_device(round_machine());
+  const StreamId lane = device->make_stream(Resource::h2d, "lane");
+  const StreamId compute = device->make_stream(Resource::compute, "compute");
+  device->enqueue(compute, kernel(40), kNothing);                           // 1 .. 51
+  device->copy(lane, transfer(Resource::h2d, 195), nullptr, nullptr, 195);  // 2 .. 202
+  device->wait(compute, device->record(lane), WaitFor::weights);
+  device->enqueue(compute, kernel(40), kNothing);  // 202 .. 252
+  device->sync(device->record(compute));
+  CHECK(device->now_ns() == 252);
+  CHECK(device->stall_ns(compute) == 202 - 51);
+  CHECK(device->stall_ns(lane) == 0);
+}
+
+TEST_CASE("waiting for weights that are there is no stall") {
+  const auto device = make_sim_device(round_machine());
+  const StreamId lane = device->make_stream(Resource::h2d, "lane");
+  const StreamId compute = device->make_stream(Resource::compute, "compute");
+  device->copy(lane, transfer(Resource::h2d, 5), nullptr, nullptr, 5);  // 1 .. 11
+  const Event ready = device->record(lane);
+  device->enqueue(compute, kernel(90), kNothing);  // 2 .. 102
+  device->wait(compute, ready, WaitFor::weights);
+  device->enqueue(compute, kernel(90), kNothing);
+  device->sync(device->record(compute));
+  CHECK(device->now_ns() == 202);
+  CHECK(device->stall_ns(compute) == 0);
+}
+
+TEST_CASE("a simulated deadlock is an error and not a hang") {
+  const auto device = make_sim_device(round_machine());
+  const StreamId a = device->make_stream(Resource::compute, "a");
+  const StreamId b = device->make_stream(Resource::compute, "b");
+  device->wait(a, {b, 1});
+  device->enqueue(a, kernel(1), kNothing);
+  device->wait(b, {a, 1});
+  device->enqueue(b, kernel(1), kNothing);
+  CHECK_THROWS_AS(device->sync(device->record(a)), Error);
+}
+
+TEST_CASE("simulated memory obeys the limit and costs nothing") {
+  const auto device = make_sim_device(round_machine(), 1000);
+  const Buffer held(*device, Buffer::Where::device, 600, "slots");
+  CHECK_THROWS_AS(device->allocate(600, "more slots"), MemoryLimitError);
+  const Buffer pinned(*device, Buffer::Where::pinned, 1ull << 40, "a tebibyte of weights");
+  CHECK(device->memory_use().pinned_bytes == 1ull << 40);
+  CHECK_FALSE(device->info().executes);
+}
+
+TEST_CASE("a rate curve is exact at its points and monotonic between them") {
+  const RateCurve curve{{{1000, 1.0}, {10'000, 5.0}}};
+  CHECK(curve.ns(0) == 0);
+  CHECK(curve.ns(1000) == 1000);
+  CHECK(curve.ns(10'000) == 2000);
+  CHECK(curve.ns(100'000) == 20'000);
+  CHECK(curve.ns(5'500) == 1500);
+}

@@ -1,0 +1,83 @@
+#include <filesystem>
+#include <string>
+
+#include "harness/results_file.hpp"
+#include "tests/catch.hpp"
+#include "tests/harness/messages.hpp"
+#include "tests/plugin/scratch_dir.hpp"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+
+Json record(const std::string& id) {
+  return {{"id", id}, {"inputs", Json::object()}, {"figures", {{"x", 1.5}}}, {"text", "\n\"\xff"}};
+}
+
+}  // namespace
+
+TEST_CASE("records come back as they were written, whatever text is in them") {
+  const test::ScratchDir dir;
+  const auto out = dir.path() / "a" / "b";
+  {
+    ResultsFile file(out, true);
+    file.append(record("1"));
+    file.append(record("2"));
+    CHECK(file.find("2") != nullptr);
+    CHECK(file.find("3") == nullptr);
+  }
+  const ResultsFile again(out, true);
+  REQUIRE(again.records().size() == 2);
+  CHECK_FALSE(again.was_torn());
+  CHECK(again.records()[1]["id"] == "2");
+  CHECK(again.records()[0]["figures"]["x"] == 1.5);
+  CHECK(again.records()[0]["text"] == "\n\"\xef\xbf\xbd");  // not UTF-8 became U+FFFD
+}
+
+TEST_CASE("a line torn at any byte is cut off and nothing else") {
+  const test::ScratchDir dir;
+  const std::string whole = to_line(record("1")) + "\n", second = to_line(record("2")) + "\n";
+  for (std::size_t n = 0; n < second.size(); ++n) {
+    dir.write("results.jsonl", whole + second.substr(0, n));
+    ResultsFile file(dir.path(), true);
+    REQUIRE(file.records().size() == 1);
+    CHECK(file.was_torn() == (n > 0));
+    file.append(record("3"));
+    REQUIRE(test::bytes_of(dir.path() / "results.jsonl") == whole + to_line(record("3")) + "\n");
+  }
+}
+
+TEST_CASE("a second sweep in the same directory is refused while the first is there") {
+  const test::ScratchDir dir;
+  {
+    ResultsFile first(dir.path(), true);
+    CHECK_THAT(input_error([&] { ResultsFile(dir.path(), true); }),
+               Contains("another sweep is writing here"));
+  }
+  CHECK_NOTHROW(ResultsFile(dir.path(), true));
+}
+
+TEST_CASE("a file that holds something else is refused with its line and left alone") {
+  const test::ScratchDir dir;
+  const std::string text = to_line(record("1")) + "\nsomething else\n";
+  dir.write("results.jsonl", text);
+  CHECK_THAT(input_error([&] { ResultsFile(dir.path(), true); }),
+             Contains("results.jsonl:2: not a record"));
+  CHECK(test::bytes_of(dir.path() / "results.jsonl") == text);
+  const auto file = dir.write("plain", "");
+  CHECK_THAT(input_error([&] { ResultsFile(file, true); }), Contains("cannot be made a directory"));
+}
+
+TEST_CASE("nothing is created before the first record when told so") {
+  const test::ScratchDir dir;
+  const auto out = dir.path() / "out";
+  {
+    ResultsFile file(out, false);
+    CHECK_FALSE(std::filesystem::exists(out));
+    file.append(record("1"));
+  }
+  CHECK(ResultsFile(out, false).records().size() == 1);
+}
+
+}  // namespace sluice

@@ -1,0 +1,167 @@
+// A sequence's logits depend on that sequence alone: bit by bit the same in any company, in any
+// pieces, on any pages.
+#include <algorithm>
+
+#include "core/engine/resident_provider.hpp"
+#include "tests/catch.hpp"
+#include "tests/models/rig.hpp"
+
+namespace sluice::test {
+namespace {
+
+constexpr std::uint32_t kContext = 320;
+
+std::vector<Trace> trace_on(ModelRig& rig, const std::vector<Ids>& prompts, std::size_t count,
+                            DecoderLimits limits) {
+  ResidentProvider provider(rig.device(), rig.compute(), rig.weights());
+  const auto decoder = rig.decoder(limits);
+  return trace(*decoder, provider, prompts, count);
+}
+
+Trace trace_alone(ModelRig& rig, const Ids& prompt, std::size_t count) {
+  return trace_on(rig, {prompt}, count, {.context = kContext})[0];
+}
+
+TEST_CASE("a sequence is the same alone and in a batch of eight", "[decoder]") {
+  for (const char* name : {"qwen3-tiny", "llama-mha-biases", "qwen2-f16-yarn", "qwen3-tiny-f32"}) {
+    ModelRig rig(checkpoint(name));
+    std::vector<Ids> prompts;
+    for (const std::size_t length : {1, 63, 64, 65, 255, 256, 257, 17})
+      prompts.push_back(made_up_prompt(length, 1, rig.config().vocab));
+    const std::vector<Trace> together =
+        trace_on(rig, prompts, 10, {.context = kContext, .sequences = 8});
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      CAPTURE(name, prompts[i].size());
+      CHECK(same_bits(together[i], trace_alone(rig, prompts[i], 10)));
+    }
+  }
+}
+
+TEST_CASE("neither the pieces of a prompt nor their groups matter", "[decoder]") {
+  ModelRig rig(checkpoint("qwen3-tiny"));
+  const std::vector<Ids> prompts{made_up_prompt(130, 2, rig.config().vocab),
+                                 made_up_prompt(300, 3, rig.config().vocab),
+                                 made_up_prompt(1, 4, rig.config().vocab)};
+  const std::vector<Trace> whole = trace_on(rig, prompts, 4, {.context = kContext, .sequences = 3});
+  for (const std::uint32_t chunk : {1u, 16u, 100u, 130u}) {
+    for (const std::uint32_t rows : {1u, 400u, kPrefillRows}) {
+      const std::vector<Trace> pieces = trace_on(
+          rig, prompts, 4,
+          {.context = kContext, .sequences = 3, .prefill_chunk = chunk, .prefill_rows = rows});
+      for (std::size_t i = 0; i < prompts.size(); ++i) {
+        CAPTURE(chunk, rows, i);
+        CHECK(same_bits(pieces[i], whole[i]));
+      }
+    }
+  }
+}
+
+// On this device a row's result depends on the row alone, so a token that was decoded and the same
+// token at the end of a prompt have the same logits.
+TEST_CASE("decoding over the ends of pages and spans is the prefill of a longer prompt",
+          "[decoder]") {
+  ModelRig rig(checkpoint("llama-tiny"));
+  for (const std::size_t length : {62, 254}) {
+    Ids prompt = made_up_prompt(length, 5, rig.config().vocab);
+    const Trace decoded = trace_alone(rig, prompt, 6);
+    for (std::size_t token = 0; token < 6; ++token) {
+      CAPTURE(length, token);
+      CHECK(same_bits(decoded.logits[token], trace_alone(rig, prompt, 1).logits[0]));
+      prompt.push_back(decoded.tokens[token]);
+    }
+  }
+}
+
+TEST_CASE("a new sequence on the pages of one that has ended is as if they were new", "[decoder]") {
+  ModelRig rig(checkpoint("qwen3-tiny"));
+  const Ids old_prompt = made_up_prompt(200, 6, rig.config().vocab);
+  const Ids kept_prompt = made_up_prompt(70, 7, rig.config().vocab);
+  const Ids new_prompt = made_up_prompt(150, 8, rig.config().vocab);
+  ResidentProvider provider(rig.device(), rig.compute(), rig.weights());
+  const auto decoder = rig.decoder({.context = kContext, .sequences = 2});
+  decoder->start(0, {});
+  decoder->start(1, {});
+  decoder->prefill(provider, std::vector<std::uint32_t>{0, 1},
+                   std::vector<std::span<const std::int32_t>>{old_prompt, kept_prompt}, false);
+  // Not awaited: the old sequence's last pass may still run when its pages are given away.
+  decoder->finish(0);
+  decoder->start(0, {});
+  decoder->prefill(provider, std::vector<std::uint32_t>{0},
+                   std::vector<std::span<const std::int32_t>>{new_prompt}, false);
+  const std::int32_t new_first = decoder->chosen(0)[0];
+  const std::vector<float> new_logits = decoder->logits(0);
+  decoder->decode(provider, std::vector<std::uint32_t>{1, 0}, true);
+  const std::int32_t kept_second = decoder->chosen(0)[0];
+  const std::vector<float> kept_logits = decoder->logits(1);
+
+  const Trace renewed = trace_alone(rig, new_prompt, 1);
+  CHECK(new_first == renewed.tokens[0]);
+  CHECK(same_bits(new_logits, renewed.logits[0]));
+  const Trace kept = trace_alone(rig, kept_prompt, 2);
+  CHECK(kept_second == kept.tokens[1]);
+  CHECK(same_bits(kept_logits, kept.logits[1]));
+}
+
+TEST_CASE("device_bytes is what a decoder takes", "[decoder]") {
+  ModelRig rig(checkpoint("llama-mqa-linear"));
+  for (const DecoderLimits limits :
+       {DecoderLimits{.context = 1}, DecoderLimits{.context = 65, .sequences = 3},
+        DecoderLimits{.context = 2048, .sequences = 16}}) {
+    const std::uint64_t before = rig.device().memory_use().device_bytes;
+    const auto decoder = rig.decoder(limits);
+    CHECK(rig.device().memory_use().device_bytes - before ==
+          Decoder::device_bytes(rig.config(), rig.dtype(), limits));
+  }
+}
+
+TEST_CASE("a decoder that does not fit its device says so", "[decoder]") {
+  ModelRig rig(checkpoint("qwen3-tiny"), {},
+               make_cpu_device({.memory_limit = 100000, .link_gbps = {}}));
+  CHECK_THROWS_AS(rig.decoder({.context = 4096, .sequences = 8}), MemoryLimitError);
+}
+
+TEST_CASE("what cannot be decoded is refused", "[decoder]") {
+  ModelRig rig(checkpoint("qwen3-tiny"));
+  CHECK_THROWS_AS(rig.decoder({.context = 0}), InputError);
+  CHECK_THROWS_AS(rig.decoder({.context = 4097}), InputError);
+  CHECK_THROWS_AS(rig.decoder({.context = 8, .sequences = 0}), InputError);
+  CHECK_THROWS_WITH(ModelRig(checkpoint("qwen3moe-tiny")).decoder({.context = 8}),
+                    Catch::Matchers::Contains("16 experts"));
+
+  ResidentProvider provider(rig.device(), rig.compute(), rig.weights());
+  const auto decoder = rig.decoder({.context = 8, .sequences = 2});
+  const std::vector<std::uint32_t> first{0};
+  const auto prefill = [&](const Ids& prompt) {
+    decoder->prefill(provider, first, std::vector<std::span<const std::int32_t>>{prompt}, true);
+  };
+  CHECK_THROWS_AS(prefill({1}), Error);  // not started
+  CHECK_THROWS_AS(decoder->chosen(0), Error);
+  CHECK_THROWS_AS(decoder->start(2, {}), Error);
+  decoder->start(0, {});
+  CHECK_THROWS_AS(decoder->start(0, {}), Error);
+  CHECK_THROWS_AS(prefill({}), InputError);
+  CHECK_THROWS_AS(prefill({320}), InputError);
+  CHECK_THROWS_AS(prefill({-1}), InputError);
+  CHECK_THROWS_AS(prefill(Ids(9, 1)), InputError);
+  CHECK_THROWS_AS(decoder->decode(provider, first, true), Error);
+  prefill(Ids(8, 1));
+  CHECK_THROWS_AS(decoder->decode(provider, first, true), Error);  // the context is full
+  CHECK_THROWS_AS(decoder->force(1, 0), Error);
+  CHECK_THROWS_AS(decoder->force(0, 320), InputError);
+  CHECK_THROWS_AS(decoder->logits(1), Error);
+  CHECK_THROWS_AS(decoder->chosen(1), Error);
+  CHECK_THROWS_AS(decoder->set_stop_ids(std::vector<std::int32_t>(65, 1)), InputError);
+  CHECK_THROWS_AS(decoder->set_stop_ids(Ids{320}), InputError);
+  decoder->finish(0);
+  CHECK_THROWS_AS(decoder->finish(0), Error);
+}
+
+TEST_CASE("positions end where the model's do", "[decoder]") {
+  CHECK(Decoder::max_context(load_model_config(checkpoint("qwen3-tiny"))) == 4096);
+  CHECK(Decoder::max_context(load_model_config(checkpoint("qwen3-tiny-yarn"))) == 4096);
+  CHECK(Decoder::max_context(load_model_config(checkpoint("qwen2-f16-yarn"))) == 512);
+  CHECK(Decoder::max_context(load_model_config(checkpoint("llama-mqa-linear"))) == 2048);
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -1,0 +1,34 @@
+// The part of all_policies_test.cpp that is quick enough for the sanitizers.
+#include <array>
+
+#include "tests/catch.hpp"
+#include "tests/models/policy_runs.hpp"
+
+namespace sluice::test {
+namespace {
+
+TEST_CASE("policies of a small model give the resident run", "[policies]") {
+  PolicyRuns runs;
+  const auto path = checkpoint("qwen3-tiny-f32");
+  ModelRig rig(path);
+  compare_policies(rig, path, std::array{true}, runs);
+  CHECK(runs.moved_bytes > 0);
+}
+
+TEST_CASE("policies of a small model give the resident run over a slow link", "[policies]") {
+  PolicyRuns runs;
+  const auto path = checkpoint("llama-tiny");
+  ModelRig rig(path, {}, make_cpu_device({.memory_limit = {}, .link_gbps = 2.0}));
+  compare_policies(rig, path, std::array{true}, runs);
+}
+
+TEST_CASE("no access is left unordered in runs of a small model", "[policies]") {
+  PolicyRuns runs;
+  const auto path = checkpoint("qwen3-tiny-f32");
+  ModelRig rig(path, {}, make_cpu_device(), true);
+  compare_policies(rig, path, std::array{false}, runs);
+  for (const std::string& race : rig.races()) FAIL_CHECK(race);
+}
+
+}  // namespace
+}  // namespace sluice::test

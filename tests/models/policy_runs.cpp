@@ -1,0 +1,145 @@
+#include "tests/models/policy_runs.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/engine/engine.hpp"
+#include "core/engine/resident_provider.hpp"
+#include "core/plugin/loader.hpp"
+#include "tests/catch.hpp"
+
+namespace sluice::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint32_t kNewTokens = 8;
+const std::vector<std::size_t> kPromptLengths{3, 65, 17};
+
+struct PolicyCase {
+  const char* name;
+  std::uint32_t depth;  // of ring_prefetch; 0: the policy has no such parameter
+};
+constexpr PolicyCase kPolicies[] = {
+    {"naive_sync", 0}, {"prefetch", 0}, {"ring_prefetch", 1}, {"ring_prefetch", 2}};
+
+PolicyPtr policy_of(const PolicyCase& one) {
+  ParamValues values;
+  if (one.depth) values["depth"] = std::to_string(one.depth);
+  return make_policy(
+      load_plugin(fs::path(SLUICE_TEST_PLUGIN_DIR) / (std::string(one.name) + ".so")), values);
+}
+
+// Of one unit: its tensors in slab order, those that are read as one counted together. Each starts
+// at a multiple of 16 bytes.
+std::uint64_t slab_bytes(const std::vector<std::uint64_t>& values, std::uint64_t element) {
+  std::uint64_t bytes = 0;
+  for (const std::uint64_t n : values) bytes = (bytes + 15) / 16 * 16 + n * element;
+  return bytes;
+}
+
+// Bytes of one layer's attention and MLP, from config.json's figures alone.
+std::uint64_t layer_bytes(const fs::path& path, std::uint64_t element) {
+  std::ifstream file(path / "config.json");
+  const nlohmann::json c = nlohmann::json::parse(file);
+  const std::uint64_t hidden = c.at("hidden_size"), inter = c.at("intermediate_size");
+  const std::uint64_t heads = c.at("num_attention_heads"), kv_heads = c.at("num_key_value_heads");
+  const std::uint64_t head_dim = c.value("head_dim", hidden / heads);
+  const std::string type = c.at("model_type");
+  const std::uint64_t q = heads * head_dim, qkv = q + 2 * kv_heads * head_dim;
+  const bool bias = c.value("attention_bias", false), mlp_bias = c.value("mlp_bias", false);
+  std::vector<std::uint64_t> attention{qkv * hidden, hidden * q};
+  if (bias || type == "qwen2") attention.push_back(qkv);
+  if (bias) attention.push_back(hidden);
+  attention.push_back(hidden);
+  if (type == "qwen3") attention.insert(attention.end(), {head_dim, head_dim});
+  std::vector<std::uint64_t> mlp{2 * inter * hidden, hidden * inter};
+  if (mlp_bias) mlp.insert(mlp.end(), {2 * inter, hidden});
+  mlp.push_back(hidden);
+  return slab_bytes(attention, element) + slab_bytes(mlp, element);
+}
+
+// Layers' worth of bytes that cross the link for `passes` walks over `layers` at a budget.
+std::uint64_t layers_moved(const PolicyCase& policy, std::uint64_t layers, std::uint64_t budget,
+                           std::uint64_t passes) {
+  if (policy.depth == 0) return budget >= layers ? layers : passes * layers;  // nothing is kept
+  if (budget >= layers) return 0;                                             // all are
+  const std::uint64_t kept = budget - std::min<std::uint64_t>(policy.depth, budget);
+  return passes * (layers - kept);
+}
+
+struct Output {
+  std::vector<GenerationResult> results;
+  std::vector<std::vector<float>> last_logits;  // of the last batch
+
+  bool operator==(const Output& other) const {
+    if (results.size() != other.results.size()) return false;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (results[i].tokens != other.results[i].tokens ||
+          !same_bits(results[i].first_logits, other.results[i].first_logits))
+        return false;
+    }
+    return std::equal(last_logits.begin(), last_logits.end(), other.last_logits.begin(),
+                      other.last_logits.end(),
+                      [](const auto& a, const auto& b) { return same_bits(a, b); });
+  }
+};
+
+std::vector<GenerationRequest> requests_for(std::int32_t vocab) {
+  std::vector<GenerationRequest> out;
+  for (const std::size_t length : kPromptLengths) {
+    out.push_back(greedy(made_up_prompt(length, 11, vocab), kNewTokens));
+    out.back().want_first_logits = true;
+  }
+  return out;
+}
+
+Output generate(ModelRig& rig, ILayerProvider& provider, std::uint32_t batch) {
+  const auto requests = requests_for(rig.config().vocab);
+  const auto decoder = rig.decoder({.context = 80, .sequences = batch});
+  Generator generator(rig.device(), *decoder, provider, {});
+  Output out{generator.run(requests, batch), {}};
+  const std::size_t in_last = (requests.size() - 1) % batch + 1;
+  for (std::uint32_t s = 0; s < in_last; ++s) out.last_logits.push_back(decoder->logits(s));
+  return out;
+}
+
+}  // namespace
+
+void compare_policies(ModelRig& rig, const fs::path& path, std::span<const bool> poisons,
+                      PolicyRuns& runs) {
+  const auto layers = static_cast<std::uint32_t>(rig.config().layers);
+  const std::uint64_t a_layer = layer_bytes(path, size_of(rig.dtype()));
+  for (const std::uint32_t batch : {1u, 3u}) {
+    Output expected;
+    {
+      ResidentProvider resident(rig.device(), rig.compute(), rig.weights());
+      expected = generate(rig, resident, batch);
+    }
+    const std::uint64_t passes = kPromptLengths.size() / batch * kNewTokens;
+    for (const PolicyCase& one : kPolicies) {
+      for (std::uint32_t budget = 1; budget <= layers + 1; ++budget) {
+        for (const bool poison : poisons) {
+          EngineOptions options;
+          options.poison = poison;
+          options.chunk_bytes = 4096;
+          const PolicyPtr policy = policy_of(one);
+          Engine engine(rig.device(), rig.compute(), rig.weights(), *policy, one.name,
+                        LayerBudget{budget}, options);
+          CAPTURE(path.filename(), one.name, one.depth, budget, batch, poison);
+          CHECK(generate(rig, engine, batch) == expected);
+          const Counters& book = engine.counters();
+          CHECK(book.h2d_bytes == layers_moved(one, layers, budget, passes) * a_layer);
+          CHECK(book.wasted == 0);
+          CHECK(book.refused == 0);
+          ++runs.count;
+          runs.moved_bytes += book.h2d_bytes;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace sluice::test

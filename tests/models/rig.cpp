@@ -1,0 +1,141 @@
+#include "tests/models/rig.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/device/audit_device.hpp"
+#include "tests/catch.hpp"
+
+namespace sluice::test {
+namespace fs = std::filesystem;
+
+float Golden::largest_logit() const {
+  float largest = 0;
+  for (const float logit : first_logits_fp32) largest = std::max(largest, std::abs(logit));
+  return largest;
+}
+
+std::vector<Golden> golden_of(const fs::path& checkpoint) {
+  std::ifstream file(checkpoint / "golden.json");
+  REQUIRE(file);
+  std::vector<Golden> out;
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  for (const auto& one : golden.at("cases")) {
+    out.push_back({one.at("prompt").get<Ids>(), one.at("greedy_fp32").get<Ids>(),
+                   one.at("greedy_native").get<Ids>(),
+                   one.at("margin_native").get<std::vector<float>>(),
+                   one.at("first_logits_fp32").get<std::vector<float>>()});
+  }
+  return out;
+}
+
+fs::path checkpoint(const std::string& name) {
+  for (const char* set : {"hf", "hf_extra"}) {
+    const fs::path path = fs::path(SLUICE_TEST_DATA) / set / name;
+    if (fs::exists(path)) return path;
+  }
+  FAIL("there is no checkpoint " << name);
+  return {};
+}
+
+std::vector<fs::path> dense_checkpoints() {
+  std::vector<fs::path> out;
+  for (const char* set : {"hf", "hf_extra"}) {
+    for (const auto& entry : fs::directory_iterator(fs::path(SLUICE_TEST_DATA) / set)) {
+      if (entry.is_directory() && load_model_config(entry.path()).experts.count == 0)
+        out.push_back(entry.path());
+    }
+  }
+  std::sort(out.begin(), out.end());
+  REQUIRE(out.size() >= 11);
+  return out;
+}
+
+namespace {
+
+WeightStore::Options options_for(DType dtype) {
+  WeightStore::Options options;
+  options.dtype = dtype;
+  return options;
+}
+
+}  // namespace
+
+ModelRig::ModelRig(const fs::path& checkpoint, std::optional<DType> dtype,
+                   std::unique_ptr<IDevice> device, bool audited)
+    : source_(open_model(CheckpointLocation{checkpoint}, {})),
+      dtype_(dtype.value_or(source_.config.dtype)),
+      device_(std::move(device)),
+      audit_(audited ? make_audit_device(*device_) : nullptr),
+      compute_(this->device().make_stream(Resource::compute, "compute")),
+      weights_(std::make_unique<WeightStore>(this->device(), source_.plan, *source_.tensors,
+                                             options_for(dtype_))) {}
+
+std::vector<std::string> ModelRig::races() const {
+  std::vector<std::string> out;
+  if (!audit_) return out;
+  for (const Race& race : static_cast<const AuditDevice&>(*audit_).races())
+    out.push_back(race.describe());
+  return out;
+}
+
+std::unique_ptr<Decoder> ModelRig::decoder(const DecoderLimits& limits) {
+  return std::make_unique<Decoder>(device(), compute_, config(), weights(), dtype_, limits);
+}
+
+GenerationRequest greedy(Ids prompt, std::uint32_t count) {
+  GenerationRequest request;
+  request.prompt = std::move(prompt);
+  request.max_new_tokens = count;
+  request.ignore_eos = true;
+  return request;
+}
+
+Ids made_up_prompt(std::size_t length, std::uint64_t seed, std::int32_t vocab) {
+  Ids out(length);
+  std::uint64_t state = seed * 0x9e3779b97f4a7c15u + length + 1;
+  for (std::int32_t& id : out) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    id = static_cast<std::int32_t>((state >> 33) % static_cast<std::uint64_t>(vocab));
+  }
+  return out;
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+bool same_bits(const Trace& a, const Trace& b) {
+  return a.tokens == b.tokens &&
+         std::equal(a.logits.begin(), a.logits.end(), b.logits.begin(), b.logits.end(),
+                    [](const auto& x, const auto& y) { return same_bits(x, y); });
+}
+
+std::vector<Trace> trace(Decoder& decoder, ILayerProvider& provider,
+                         const std::vector<Ids>& prompts, std::size_t count) {
+  std::vector<Trace> out(prompts.size());
+  std::vector<std::uint32_t> sequences;
+  std::vector<std::span<const std::int32_t>> spans;
+  for (std::uint32_t s = 0; s < prompts.size(); ++s) {
+    decoder.start(s, {});
+    sequences.push_back(s);
+    spans.emplace_back(prompts[s]);
+  }
+  decoder.prefill(provider, sequences, spans, count == 1);
+  for (std::size_t token = 0;; ++token) {
+    const std::span<const std::int32_t> chosen = decoder.chosen(0);
+    for (std::uint32_t s = 0; s < prompts.size(); ++s) {
+      out[s].tokens.push_back(chosen[s]);
+      out[s].logits.push_back(decoder.logits(s));
+    }
+    if (token + 1 == count) break;
+    decoder.decode(provider, sequences, token + 2 == count);
+  }
+  for (const std::uint32_t s : sequences) decoder.finish(s);
+  return out;
+}
+
+}  // namespace sluice::test

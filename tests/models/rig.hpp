@@ -1,0 +1,82 @@
+// Checkpoints of the test data on a CPU device, and what comes out of them.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/device/cpu_device.hpp"
+#include "core/engine/layer_provider.hpp"
+#include "core/weights/weight_store.hpp"
+#include "models/generator.hpp"
+#include "models/model_source.hpp"
+
+namespace sluice::test {
+
+using Ids = std::vector<std::int32_t>;
+
+// One case of a golden.json.
+struct Golden {
+  Ids prompt, greedy_fp32, greedy_native;
+  std::vector<float> margin_native, first_logits_fp32;
+
+  float largest_logit() const;  // by magnitude
+};
+std::vector<Golden> golden_of(const std::filesystem::path& checkpoint);
+
+// tests/data/hf/NAME or tests/data/hf_extra/NAME.
+std::filesystem::path checkpoint(const std::string& name);
+// All of both without experts, sorted by name.
+std::vector<std::filesystem::path> dense_checkpoints();
+
+// Weights of a checkpoint, packed for `dtype` (none: its own), beside a device; `audited` puts the
+// audit over it.
+class ModelRig {
+ public:
+  explicit ModelRig(const std::filesystem::path& checkpoint, std::optional<DType> dtype = {},
+                    std::unique_ptr<IDevice> device = make_cpu_device(), bool audited = false);
+
+  IDevice& device() { return audit_ ? *audit_ : *device_; }
+  StreamId compute() const { return compute_; }
+  const ModelConfig& config() const { return source_.config; }
+  const WeightStore& weights() const { return *weights_; }
+  DType dtype() const { return dtype_; }
+  // Of the audit; empty without one.
+  std::vector<std::string> races() const;
+
+  std::unique_ptr<Decoder> decoder(const DecoderLimits& limits);
+
+ private:
+  ModelSource source_;
+  DType dtype_;
+  std::unique_ptr<IDevice> device_;
+  std::unique_ptr<IDevice> audit_;
+  StreamId compute_;
+  std::unique_ptr<WeightStore> weights_;
+};
+
+// A request for `count` greedy tokens, whatever they are.
+GenerationRequest greedy(Ids prompt, std::uint32_t count);
+
+// `length` ids that repeat nowhere near, a pure function of length, seed and vocab.
+Ids made_up_prompt(std::size_t length, std::uint64_t seed, std::int32_t vocab);
+
+// Bit by bit: a NaN equals itself, and 0 is not -0.
+bool same_bits(std::span<const float> a, std::span<const float> b);
+
+// The tokens of a sequence and the logits that each was chosen from.
+struct Trace {
+  Ids tokens;
+  std::vector<std::vector<float>> logits;
+};
+bool same_bits(const Trace& a, const Trace& b);
+
+// Prefills `prompts` at once on sequences 0, 1, ... and decodes until each has `count` tokens, the
+// host in step with the device.
+std::vector<Trace> trace(Decoder& decoder, ILayerProvider& provider,
+                         const std::vector<Ids>& prompts, std::size_t count);
+
+}  // namespace sluice::test

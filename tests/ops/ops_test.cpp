@@ -1,0 +1,289 @@
+// The front end's declarations: what an operation touches lies in its ranges, all of it. Each
+// operation runs in one arena; what it may read is found by damaging everything else.
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "models/ops/cpu_kernels.hpp"
+#include "models/ops/ops.hpp"
+#include "tests/catch.hpp"
+#include "tests/ops/arena_device.hpp"
+#include "tests/ops/reference.hpp"
+
+namespace sluice::test {
+namespace {
+
+constexpr std::uint32_t kRows = 5, kHidden = 48, kHeads = 4, kKvHeads = 2, kHeadDim = 16;
+constexpr std::uint32_t kColumns = (kHeads + 2 * kKvHeads) * kHeadDim;
+constexpr std::uint32_t kSequences = 3, kPages = 2, kContext = 100, kVocab = 40;
+
+class Rig {
+ public:
+  Rig() : ops_(device_, 1) {}
+
+  ArenaDevice& device() { return device_; }
+  Ops& ops() { return ops_; }
+
+  template <typename T>
+  T* ints(const std::vector<T>& values) {
+    auto* to = static_cast<T*>(device_.allocate(values.size() * sizeof(T), "ints"));
+    std::copy(values.begin(), values.end(), to);
+    return to;
+  }
+  std::byte* values(std::size_t count, double scale = 1) {
+    const Tensor tensor = Tensor::random(DType::bf16, count, random_.rng, scale);
+    auto* to = static_cast<std::byte*>(device_.allocate(tensor.bytes().size(), "values"));
+    std::copy(tensor.bytes().begin(), tensor.bytes().end(), to);
+    return to;
+  }
+  RowIndex rows() {
+    return {ints<std::int32_t>({3, 1, 39, 0, 7}), ints<std::int32_t>({0, 0, 2, 2, 1}),
+            ints<std::int32_t>({63, 64, 0, 1, 99}), kRows};
+  }
+  KvLayer kv() {
+    KvLayer kv;
+    kv.page_bytes = 2 * kKvHeads * kPageTokens * kHeadDim * 2;
+    kv.page_count = kSequences * kPages;
+    kv.pages = values(kv.page_count * kv.page_bytes / 2);
+    kv.page_table = ints<std::int32_t>({5, 0, 3, 1, 2, 4});
+    kv.sequences = kSequences;
+    kv.pages_per_sequence = kPages;
+    kv.kv_heads = kKvHeads;
+    kv.head_dim = kHeadDim;
+    return kv;
+  }
+
+  // Runs the last operation again, first as it was, then with everything damaged that it did not
+  // declare: both must write the same, and only where they declared it.
+  void check() {
+    const Recorded op = device_.last();
+    CAPTURE(op.name);
+    REQUIRE(op.body.has_value());
+    std::vector<std::byte>& arena = device_.arena();
+    const std::vector<std::byte> before = device_.before_last();
+
+    const std::vector<std::byte> after = arena;
+    for (std::size_t i = 0; i < arena.size(); ++i) {
+      if (before[i] != after[i] && !device_.lies_in(i, op.writes)) {
+        FAIL("byte " << i << " was written and not declared");
+      }
+    }
+    arena = before;
+    for (std::size_t i = 0; i < arena.size(); ++i) {
+      if (!device_.lies_in(i, op.reads)) arena[i] = std::byte{0xff};
+    }
+    const std::vector<std::byte> damaged = arena;
+    (*op.body)(nullptr);
+    for (std::size_t i = 0; i < arena.size(); ++i) {
+      if (!device_.lies_in(i, op.writes)) {
+        if (arena[i] != damaged[i]) FAIL("byte " << i << " was written and not declared");
+      } else if (arena[i] != after[i]) {
+        // A byte that may be written but is not keeps what it was.
+        if (arena[i] != damaged[i] || before[i] != after[i]) {
+          FAIL("byte " << i << " depends on memory that was not declared");
+        }
+      }
+    }
+    arena = after;
+  }
+
+ private:
+  ArenaDevice device_;
+  Ops ops_;
+  Seeded random_{20260150};
+};
+
+std::uint64_t size_of(const std::vector<Range>& ranges) {
+  std::uint64_t bytes = 0;
+  for (const Range& range : ranges) bytes += range.size;
+  return bytes;
+}
+
+Weights slab_of(std::byte* data, std::uint64_t bytes) { return {data, range_of(data, bytes)}; }
+
+}  // namespace
+
+TEST_CASE("embed declares what it touches", "[ops]") {
+  Rig rig;
+  EmbedArgs args;
+  args.rows = rig.rows();
+  args.table = rig.values(kVocab * kHidden);
+  args.out = rig.values(kRows * kHidden);
+  args.vocab = kVocab;
+  args.hidden = kHidden;
+  rig.ops().embed(args);
+  rig.check();
+  const Recorded& op = rig.device().last();
+  CHECK(size_of(op.reads) == kRows * 4 + kVocab * kHidden * 2);
+  CHECK(size_of(op.writes) == kRows * kHidden * 2);
+  CHECK(op.bytes == 2 * kRows * kHidden * 2);
+}
+
+TEST_CASE("rms_norm declares what it touches", "[ops]") {
+  Rig rig;
+  std::byte* slab = rig.values(3 * kHidden);
+  RmsNormArgs args;
+  args.x = rig.values(kRows * kHidden);
+  args.weight = slab + 2 * kHidden;
+  args.out = rig.values(kRows * kHidden);
+  args.rows = kRows;
+  args.cols = kHidden;
+  args.eps = 1e-6f;
+  rig.ops().rms_norm(args, slab_of(slab, 3 * kHidden * 2));
+  rig.check();
+  CHECK(size_of(rig.device().last().reads) == kRows * kHidden * 2 + 3 * kHidden * 2);
+  CHECK(size_of(rig.device().last().writes) == kRows * kHidden * 2);
+}
+
+TEST_CASE("linear declares what it touches", "[ops]") {
+  for (const bool residual : {false, true}) {
+    for (const std::uint32_t rows : {1u, kRows, 40u}) {
+      Rig rig;
+      constexpr std::uint32_t kOut = 37;
+      std::byte* slab = rig.values(kOut * kHidden + kOut);
+      LinearArgs args;
+      args.x = rig.values(rows * kHidden);
+      args.weight = slab;
+      args.bias = slab + kOut * kHidden * 2;
+      (residual ? args.residual : args.out) = rig.values(rows * kOut);
+      args.rows = rows;
+      args.n = kOut;
+      args.k = kHidden;
+      rig.ops().linear(args, slab_of(slab, (kOut * kHidden + kOut) * 2));
+      rig.check();
+      const Recorded& op = rig.device().last();
+      const std::uint64_t out = rows * kOut * 2;
+      const std::uint64_t weights = (kOut * kHidden + kOut) * 2;
+      CHECK(size_of(op.reads) == rows * kHidden * 2 + weights + (residual ? out : 0));
+      CHECK(size_of(op.writes) == out);
+      CHECK(op.bytes == rows * kHidden * 2 + weights + (residual ? 2 : 1) * out);
+      CHECK(op.flops == 2u * rows * kOut * kHidden);
+    }
+  }
+}
+
+TEST_CASE("rope_store declares what it touches", "[ops]") {
+  for (const bool norm : {false, true}) {
+    Rig rig;
+    RopeStoreArgs args;
+    args.qkv = rig.values(kRows * kColumns);
+    args.rows = rig.rows();
+    args.heads = kHeads;
+    std::byte* slab = rig.values(2 * kHeadDim);
+    if (norm) {
+      args.q_norm = slab;
+      args.k_norm = slab + kHeadDim * 2;
+    }
+    args.eps = 1e-6f;
+    args.cos = rig.ints(std::vector<float>(kContext * kHeadDim / 2, 0.8f));
+    args.sin = rig.ints(std::vector<float>(kContext * kHeadDim / 2, 0.6f));
+    args.context = kContext;
+    args.kv = rig.kv();
+    rig.ops().rope_store(args, slab_of(slab, 2 * kHeadDim * 2));
+    rig.check();
+    const Recorded& op = rig.device().last();
+    CHECK(size_of(op.reads) == kRows * kColumns * 2 + kRows * 8 + kContext * kHeadDim * 4 +
+                                   kSequences * kPages * 4 + (norm ? kHeadDim * 4 : 0));
+    CHECK(size_of(op.writes) == kRows * kColumns * 2 + args.kv.page_count * args.kv.page_bytes);
+  }
+}
+
+TEST_CASE("attention declares what it touches", "[ops]") {
+  Rig rig;
+  AttentionArgs args;
+  args.qkv = rig.values(kRows * kColumns);
+  args.rows = rig.rows();
+  args.heads = kHeads;
+  args.scale = 0.25f;
+  args.kv = rig.kv();
+  args.out = rig.values(kRows * kHeads * kHeadDim);
+  args.attended = 64 + 65 + 1 + 2 + 100;
+  args.cached = 65 + 2 + 100;
+  rig.ops().attention(args);
+  rig.check();
+  const Recorded& op = rig.device().last();
+  CHECK(size_of(op.reads) == kRows * kColumns * 2 + kRows * 8 + kSequences * kPages * 4 +
+                                 args.kv.page_count * args.kv.page_bytes);
+  CHECK(size_of(op.writes) == kRows * kHeads * kHeadDim * 2);
+  CHECK(op.flops == 4u * 232 * kHeads * kHeadDim);
+  CHECK(op.bytes == 2u * kRows * kHeads * kHeadDim * 2 + 2u * 167 * kKvHeads * kHeadDim * 2);
+  args.attended = 4;
+  CHECK_THROWS_AS(rig.ops().attention(args), Error);
+}
+
+TEST_CASE("silu_mul declares what it touches", "[ops]") {
+  Rig rig;
+  SiluMulArgs args;
+  args.gate_up = rig.values(kRows * 2 * kHidden);
+  args.out = rig.values(kRows * kHidden);
+  args.rows = kRows;
+  args.inter = kHidden;
+  rig.ops().silu_mul(args);
+  rig.check();
+  CHECK(size_of(rig.device().last().reads) == kRows * 2 * kHidden * 2);
+  CHECK(size_of(rig.device().last().writes) == kRows * kHidden * 2);
+}
+
+TEST_CASE("sample declares what it touches", "[ops]") {
+  Rig rig;
+  SampleArgs args;
+  args.logits = rig.values(2 * kVocab);
+  args.rows = 2;
+  args.vocab = kVocab;
+  args.sequences = rig.ints<std::int32_t>({2, 0});
+  SamplingParams drawn;
+  drawn.temperature = 1;
+  drawn.min_new_tokens = 8;
+  args.params = rig.ints<SamplingParams>({drawn, {}, drawn});
+  args.stop_ids = rig.ints<std::int32_t>({1, 2});
+  args.stop_count = 2;
+  args.next_tokens = rig.ints<std::int32_t>({0, 0, 0});
+  args.lengths = rig.ints<std::int32_t>({5, 6, 7});
+  args.generated = rig.ints<std::int32_t>({1, 2, 3});
+  args.chosen = rig.ints<std::int32_t>({0, 0});
+  rig.ops().sample(args, kSequences);
+  rig.check();
+  const Recorded& op = rig.device().last();
+  CHECK(size_of(op.reads) ==
+        2 * kVocab * 2 + 2 * 4 + kSequences * sizeof(SamplingParams) + 2 * 4 + 2 * kSequences * 4);
+  CHECK(size_of(op.writes) == 3 * kSequences * 4 + 2 * 4);
+}
+
+TEST_CASE("decode_rows declares what it touches and fills the rows", "[ops]") {
+  Rig rig;
+  DecodeRowsArgs args;
+  args.active = rig.ints<std::int32_t>({2, 0});
+  args.next_tokens = rig.ints<std::int32_t>({11, 22, 33});
+  args.lengths = rig.ints<std::int32_t>({5, 6, 7});
+  args.tokens = rig.ints<std::int32_t>({0, 0});
+  args.sequences = rig.ints<std::int32_t>({0, 0});
+  args.positions = rig.ints<std::int32_t>({0, 0});
+  args.count = 2;
+  rig.ops().decode_rows(args, kSequences);
+  rig.check();
+  CHECK(std::vector<std::int32_t>(args.tokens, args.tokens + 2) ==
+        std::vector<std::int32_t>{33, 11});
+  CHECK(std::vector<std::int32_t>(args.sequences, args.sequences + 2) ==
+        std::vector<std::int32_t>{2, 0});
+  CHECK(std::vector<std::int32_t>(args.positions, args.positions + 2) ==
+        std::vector<std::int32_t>{7, 5});
+  CHECK(size_of(rig.device().last().reads) == 2 * 4 + 2 * kSequences * 4);
+  CHECK(size_of(rig.device().last().writes) == 3 * 2 * 4);
+}
+
+TEST_CASE("copies declare both sides and their direction", "[ops]") {
+  Rig rig;
+  auto* to = rig.ints<std::int32_t>({0, 0, 0});
+  const auto* from = rig.ints<std::int32_t>({1, 2, 3});
+  rig.ops().upload(to, from, 12);
+  CHECK(rig.device().last().on == Resource::h2d);
+  CHECK(rig.device().last().bytes == 12);
+  CHECK(rig.device().last().reads.at(0).begin == range_of(from, 12).begin);
+  CHECK(rig.device().last().writes.at(0).begin == range_of(to, 12).begin);
+  CHECK(to[2] == 3);
+  rig.ops().download(to, from, 8);
+  CHECK(rig.device().last().on == Resource::d2h);
+  CHECK(size_of(rig.device().last().writes) == 8);
+}
+
+}  // namespace sluice::test

@@ -1,0 +1,2 @@
+// A library, but no plugin.
+extern "C" [[gnu::visibility("default")]] int answer() { return 42; }

@@ -1,0 +1,183 @@
+// Chat templates against what jinja2 renders, see make_reference.py.
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "models/chat/chat_template.hpp"
+#include "models/chat/python_text.hpp"
+#include "models/chat_format.hpp"
+#include "models/tokenizer/tokenizer.hpp"
+#include "tests/catch.hpp"
+#include "tests/harness/messages.hpp"
+#include "tests/tokenizer/files.hpp"
+
+using namespace sluice;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+ChatRequest request_of(const Json& from) {
+  ChatRequest request;
+  request.messages = from.at("messages");
+  if (from.contains("tools")) request.tools = from.at("tools");
+  if (from.contains("enable_thinking"))
+    request.enable_thinking = from.at("enable_thinking").get<bool>();
+  request.add_generation_prompt = from.value("add_generation_prompt", true);
+  return request;
+}
+
+// A model's directory with a template and a bos token, gone with the object.
+class TemplateDirectory {
+ public:
+  explicit TemplateDirectory(const Json& config)
+      : path_(std::filesystem::path(SLUICE_TEST_BUILD_DIR) / "tests" / "chat_template_directory") {
+    std::filesystem::create_directories(path_);
+    std::ofstream(path_ / "tokenizer_config.json") << config;
+  }
+  ~TemplateDirectory() { std::filesystem::remove_all(path_); }
+  TemplateDirectory(const TemplateDirectory&) = delete;
+  TemplateDirectory& operator=(const TemplateDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string rendered(const std::string& source, const Json& messages = Json::array()) {
+  chat::Value::Variables variables;
+  variables["messages"] = chat::Value::of(messages);
+  return chat::ChatTemplate(source).render(std::move(variables));
+}
+
+}  // namespace
+
+TEST_CASE("Qwen3 chats have the reference's text and ids") {
+  const Json cases = test::read_data<Json>("qwen3_chat.json");
+  const ChatFormat format = ChatFormat::load(test::qwen3_directory());
+  const Tokenizer tokenizer = Tokenizer::load(test::qwen3_directory());
+  REQUIRE(cases.size() >= 8);
+  for (const Json& answer : cases) {
+    INFO(answer.at("messages"));
+    const std::string text = format.render(request_of(answer));
+    CHECK(text == answer.at("text").get<std::string>());
+    CHECK(tokenizer.encode(text) == answer.at("ids").get<std::vector<std::int32_t>>());
+  }
+}
+
+TEST_CASE("templates of several kinds render as jinja2 renders them, and fail where it fails") {
+  for (const Json& kind : test::read_data<Json>("chats.json")) {
+    INFO(kind.at("name"));
+    const bool is_qwen3 = kind.at("template").is_null();
+    const TemplateDirectory directory(
+        {{"chat_template", kind.at("template")}, {"bos_token", {{"content", "<s>"}}}});
+    const ChatFormat format =
+        ChatFormat::load(is_qwen3 ? test::qwen3_directory() : directory.path());
+    for (const Json& answer : kind.at("cases")) {
+      INFO(answer.at("messages"));
+      if (answer.at("text").is_null()) {
+        CHECK_THROWS_AS(format.render(request_of(answer)), InputError);
+      } else {
+        CHECK(format.render(request_of(answer)) == answer.at("text").get<std::string>());
+      }
+    }
+  }
+}
+
+TEST_CASE("a bad message is refused by its index") {
+  const ChatFormat format = ChatFormat::load(test::qwen3_directory());
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {R"({})", "messages: must be an array, is object"},
+      {R"([])", "messages: there is none"},
+      {R"([{"role":"user","content":"a"}, 3])", "messages[1]: must be an object, is number"},
+      {R"([{"content":"a"}])", "messages[0]: the key 'role' is missing"},
+      {R"([{"role":7,"content":"a"}])", "messages[0].role: must be a string, is number"},
+      {R"([{"role":"user"}])", "messages[0]: the key 'content' is missing"},
+      {R"([{"role":"user","content":null}])", "messages[0].content: must be a string, is null"},
+      {R"([{"role":"user","content":{"a":1}}])",
+       "messages[0].content: must be a string, is object"},
+  };
+  for (const auto& [messages, says] : cases) {
+    ChatRequest request;
+    request.messages = Json::parse(messages);
+    CHECK_THROWS_WITH(format.render(request), Contains(says));
+  }
+  ChatRequest request;
+  request.messages = Json::parse(R"([{"role":"user","content":"a"}])");
+  request.tools = "x";
+  CHECK_THROWS_WITH(format.render(request), Contains("tools: must be an array, is string"));
+}
+
+TEST_CASE("a directory without a chat format, or with one that is not supported, is refused") {
+  CHECK_THROWS_WITH(ChatFormat::load("no/such/directory"), Contains("no chat format"));
+  CHECK_THROWS_WITH(ChatFormat::load(TemplateDirectory(Json{{"chat_template", 3}}).path()),
+                    Contains("tokenizer_config.json: chat_template: must be an array"));
+  CHECK_THROWS_WITH(
+      ChatFormat::load(TemplateDirectory(Json{{"chat_template", "a\n{% include 'x' %}"}}).path()),
+      Contains("chat_template: line 2: the block 'include' is not supported"));
+  const Json listed = {{{"name", "tool_use"}, {"template", "t"}},
+                       {{"name", "default"}, {"template", "d"}}};
+  ChatRequest request;
+  request.messages = Json::parse(R"([{"role":"user","content":"a"}])");
+  CHECK(
+      ChatFormat::load(TemplateDirectory(Json{{"chat_template", listed}}).path()).render(request) ==
+      "d");
+}
+
+TEST_CASE("a broken template is refused with its line") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{{ 1", "line 1: a tag is not closed"},
+      {"\n{% if x %}", "line 2: a block is not closed: 'endif' is missing"},
+      {"{% endfor %}", "line 1: 'endfor' has nothing to end"},
+      {"{# a", "a comment is not closed"},
+      {"{{ 'a }}", "a string is not closed"},
+      {"{{ a ? b }}", "unexpected character '?'"},
+      {"{{ }}", "a value is missing"},
+      {"{% break %}", "outside of a loop"},
+      {"{{ " + std::string(100'000, '(') + " }}", "nested too deep"},
+      {"{{ 1" + std::string(5000, '+') + "1 }}", "nested too deep"},
+  };
+  for (const auto& [source, says] : cases) CHECK_THROWS_WITH(rendered(source), Contains(says));
+  std::string sum = "{{ 1";
+  for (int i = 0; i < 100'000; ++i) sum += " + 1";
+  CHECK_THROWS_WITH(rendered(sum + " }}"), Contains("more than 400 levels"));
+}
+
+TEST_CASE("a template that fails while it runs is refused with its line") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"\n\n{{ a.b }}", "line 3: 'a' is not defined"},
+      {"{{ 'a' + 1 }}", "line 1: '+' of a string and a number"},
+      {"{{ messages | sort }}", "the filter 'sort' is not supported"},
+      {"{{ messages is odd_one }}", "the test 'is odd_one' is not supported"},
+      {"{{ strftime_now('%d') }}", "the function 'strftime_now' is not supported"},
+      {"{{ raise_exception('no') }}", "the template refuses: no"},
+      {"{{ 1 // 0 }}", "division by zero"},
+      {"{% for a in range(100000) %}{% for b in range(1000) %}{% endfor %}{% endfor %}",
+       "too many steps"},
+      {"{% set n = namespace(s='aaaaaaaa') %}{% for a in range(100) %}{% set n.s = n.s + n.s %}{% "
+       "endfor %}",
+       "longer than"},
+  };
+  for (const auto& [source, says] : cases) CHECK_THROWS_WITH(rendered(source), Contains(says));
+}
+
+TEST_CASE("numbers are written as Python writes them") {
+  const std::vector<std::pair<double, std::string>> cases = {{0.0, "0.0"},
+                                                             {-0.0, "-0.0"},
+                                                             {1.0, "1.0"},
+                                                             {0.1, "0.1"},
+                                                             {1e15, "1000000000000000.0"},
+                                                             {1e16, "1e+16"},
+                                                             {1.5e300, "1.5e+300"},
+                                                             {1e-4, "0.0001"},
+                                                             {1e-5, "1e-05"},
+                                                             {123456789.125, "123456789.125"},
+                                                             {5e-324, "5e-324"}};
+  for (const auto& [value, text] : cases) CHECK(python::float_repr(value) == text);
+  CHECK(python::to_json(Json::parse(R"({"b":[1,"\u00e9\"\n\u0001"],"a":{}})")) ==
+        "{\"b\": [1, \"\xC3\xA9\\\"\\n\\u0001\"], \"a\": {}}");
+  CHECK(python::to_json(Json::parse(R"(["\ud83d\ude42"])"), {.indent = 2, .ascii_only = true}) ==
+        "[\n  \"\\ud83d\\ude42\"\n]");
+}
