@@ -76,11 +76,14 @@ std::uint64_t elapsed_ns(std::chrono::steady_clock::time_point since) {
 
 class CellRun {
  public:
-  CellRun(const PreparedCell& cell, const PackedModel& packed, const CellProgress& progress)
-      : cell_(cell), session_(cell, packed), progress_(progress) {
+  CellRun(const PreparedCell& cell, ModelCache& models, const CellProgress& progress)
+      : cell_(cell),
+        models_(models),
+        session_(cell, models.pack(cell.experiment.model, cell.dtype, cell.experiment.device.kind)),
+        progress_(progress) {
     const Experiment& experiment = cell.experiment;
-    total_ = static_cast<std::uint64_t>(cell.prompts.size()) * (experiment.warmup + experiment.repeats) *
-             experiment.generation.max_new_tokens;
+    total_ = static_cast<std::uint64_t>(cell.prompts.size()) *
+             (experiment.warmup + experiment.repeats) * experiment.generation.max_new_tokens;
   }
 
   void run(CellResult& result, LinkRates& links) {
@@ -123,8 +126,7 @@ class CellRun {
     if (!session_.device().info().executes) return 0;
     const auto known = links.find(device.kind);
     if (known != links.end()) return known->second;
-    const std::unique_ptr<IDevice> probe = make_device({.kind = device.kind});
-    return links[device.kind] = measure_link_gbps(*probe);
+    return links[device.kind] = measure_link_gbps(models_.host(device.kind));
   }
 
   RepeatFigures once(CellResult& result) {
@@ -181,10 +183,10 @@ class CellRun {
   }
 
   void check_moved(const RepeatFigures& repeat, CellResult& result) {
-    const std::string problem = problem_with(
-        {session_.must_move(),
-         session_.least_bytes_per_pass() * (repeat.decode_passes + repeat.batches),
-         repeat.prefill.h2d_bytes + repeat.decode.h2d_bytes});
+    const std::string problem =
+        problem_with({session_.must_move(),
+                      session_.least_bytes_per_pass() * (repeat.decode_passes + repeat.batches),
+                      repeat.prefill.h2d_bytes + repeat.decode.h2d_bytes});
     if (!problem.empty()) result.reasons.push_back(problem);
   }
 
@@ -220,6 +222,7 @@ class CellRun {
   }
 
   const PreparedCell& cell_;
+  ModelCache& models_;
   Session session_;
   const CellProgress& progress_;
   std::uint64_t done_ = 0, total_ = 0;
@@ -232,9 +235,7 @@ CellResult run_cell(const PreparedCell& cell, ModelCache& models, LinkRates& lin
   CellResult result;
   start_peak_memory();
   try {
-    const PackedModel& packed =
-        models.pack(cell.experiment.model, cell.dtype, cell.experiment.device.kind);
-    CellRun run(cell, packed, progress);
+    CellRun run(cell, models, progress);
     run.describe(result);
     run.run(result, links);
     result.figures["tokens_hash"] = hash_tokens(result.tokens);

@@ -38,7 +38,8 @@ std::string number_text(double value) {
 }
 
 std::string range_of_key(const Key& key) {
-  if (key.above_min) return fmt::format("above {} to {}", number_text(key.min), number_text(key.max));
+  if (key.above_min)
+    return fmt::format("above {} to {}", number_text(key.min), number_text(key.max));
   return fmt::format("{} to {}", number_text(key.min), number_text(key.max));
 }
 
@@ -158,12 +159,11 @@ std::vector<Json> policies(const Key& key, const YamlNode& node, bool lists) {
         multiplied.push_back(policy);
         multiplied.back()["params"][name] = value->text;
         if (multiplied.size() > 10'000)
-          throw InputError("{}: more than 10000 combinations of parameters",
-                           to_string(node.place));
+          throw InputError("{}: more than 10000 combinations of parameters", to_string(node.place));
       }
     if (multiplied.empty())
       throw InputError("{}: {} of {} needs a value, not {}", to_string(given.place), name,
-                       form.plugin, given.items.empty() ? describe(given) : "an empty list");
+                       form.plugin, given.kind == Kind::list ? "an empty list" : describe(given));
     out = std::move(multiplied);
   }
   return out;

@@ -29,9 +29,7 @@ ModelLocation make_model(const Settings& settings, const std::string& file) {
 DeviceSpec make_device_spec(const Settings& settings) {
   DeviceSpec spec;
   const std::string kind = settings.value("device.kind").get<std::string>();
-  spec.kind = kind == "cuda"  ? DeviceKind::cuda
-              : kind == "sim" ? DeviceKind::sim
-                              : DeviceKind::cpu;
+  spec.kind = kind == "cuda" ? DeviceKind::cuda : kind == "sim" ? DeviceKind::sim : DeviceKind::cpu;
   if (settings.find("device.memory_limit"))
     spec.memory_limit = settings.value("device.memory_limit").get<std::uint64_t>();
   if (settings.find("device.link_gbps")) {
@@ -169,7 +167,8 @@ std::string policy_label(const Json& inputs) {
   const Json& policy = inputs.at("policy");
   std::string label = policy.at("plugin").get<std::string>();
   for (const auto& [name, value] : policy.at("params").items())
-    label += fmt::format(" {}={}", name, value.is_string() ? value.get<std::string>() : value.dump());
+    label +=
+        fmt::format(" {}={}", name, value.is_string() ? value.get<std::string>() : value.dump());
   return label;
 }
 

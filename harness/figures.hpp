@@ -11,15 +11,15 @@ namespace sluice {
 // What one run over all prompts took. Times in ns.
 struct RepeatFigures {
   std::uint64_t requests = 0, batches = 0, prompt_tokens = 0;
-  std::uint64_t tokens = 0;          // generated, of all requests
-  std::uint64_t prefill_ns = 0;      // passes over prompts
-  std::uint64_t decode_ns = 0;       // from the first tokens to the last, over batches
-  std::uint64_t ttft_ns = 0;         // over requests, with tokenising and sampling
-  std::uint64_t sequence_ns = 0;     // from each request's first token to its last, over requests
+  std::uint64_t tokens = 0;       // generated, of all requests
+  std::uint64_t prefill_ns = 0;   // passes over prompts
+  std::uint64_t decode_ns = 0;    // from the first tokens to the last, over batches
+  std::uint64_t ttft_ns = 0;      // over requests, with tokenising and sampling
+  std::uint64_t sequence_ns = 0;  // from each request's first token to its last, over requests
   std::uint64_t prefill_stall_ns = 0, decode_stall_ns = 0;
   Counters prefill, decode;
   std::uint64_t decode_passes = 0;
-  std::uint64_t decode_rows = 0;     // tokens computed by decode passes, those after a stop included
+  std::uint64_t decode_rows = 0;  // tokens computed by decode passes, those after a stop included
 };
 
 // Per repeat, then the median over repeats, with the smallest and the largest under `spread`:

@@ -47,7 +47,8 @@ constexpr auto kKeys = std::to_array<Key>({
     {.path = "policy",
      .type = KeyType::policy,
      .fallback = "ring_prefetch",
-     .help = "the plug-in that decides which weights are on the device; or resident: everything is"},
+     .help =
+         "the plug-in that decides which weights are on the device; or resident: everything is"},
 
     {.path = "budget.gpu_layer_budget",
      .type = KeyType::integer,
@@ -213,9 +214,8 @@ void unknown_key(std::string_view path, const Origin& place) {
   throw InputError("{}: unknown key '{}'{}{}", to_string(place), path,
                    meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant.front()),
                    fmt::format(" Known {}: {}",
-                               known_section && !section.empty()
-                                   ? fmt::format("in '{}'", section)
-                                   : std::string("keys"),
+                               known_section && !section.empty() ? fmt::format("in '{}'", section)
+                                                                 : std::string("keys"),
                                joined(siblings)));
 }
 

@@ -29,8 +29,8 @@ struct Key {
   std::string_view path{};  // dotted
   KeyType type = KeyType::text;
   std::string_view fallback{};  // as it would be written; empty: none
-  double min = 0, max = 0;    // of integers, reals and sizes; inclusive
-  bool above_min = false;     // of reals: `min` itself is out
+  double min = 0, max = 0;      // of integers, reals and sizes; inclusive
+  bool above_min = false;       // of reals: `min` itself is out
   std::string_view words{};     // of a choice: "a|b"; of an integer: words that may stand instead
   std::string_view group{};     // of the keys of one group exactly one may be given
   std::string_view needs{};     // means something only beside this key

@@ -26,6 +26,12 @@ const ChatFormat& Model::chat_format() const {
   return *chat;
 }
 
+IDevice& ModelCache::host(DeviceKind kind) {
+  std::unique_ptr<IDevice>& device = hosts_[kind];
+  if (!device) device = make_device({.kind = kind});
+  return *device;
+}
+
 const Model& ModelCache::open(const ModelLocation& location) {
   std::unique_ptr<Model>& model = models_[name_of(location)];
   if (model) return *model;
@@ -54,26 +60,23 @@ const Model& ModelCache::open(const ModelLocation& location) {
 }
 
 const PackedModel& ModelCache::pack(const ModelLocation& location, DType dtype, DeviceKind kind) {
-  const std::string key =
-      fmt::format("{} {} {}", name_of(location), name_of(dtype), name_of(kind));
+  const std::string key = fmt::format("{} {} {}", name_of(location), name_of(dtype), name_of(kind));
   if (key == packed_key_) return packed_;
   const Model& model = open(location);
   packed_key_.clear();
   packed_.store.reset();
-  packed_.host = make_device({.kind = kind});
 
   std::optional<Progress> progress;
   WeightStore::Options options;
   options.dtype = dtype;
   options.progress = [&](const WeightStore::Progress& at) {
     if (!progress)
-      progress.emplace("loading " + model.name, static_cast<double>(at.total_bytes), [](double x) {
-        return format_bytes(static_cast<std::uint64_t>(x));
-      });
+      progress.emplace("loading " + model.name, static_cast<double>(at.total_bytes),
+                       [](double x) { return format_bytes(static_cast<std::uint64_t>(x)); });
     progress->update(static_cast<double>(at.done_bytes));
   };
-  packed_.store = std::make_unique<WeightStore>(*packed_.host, model.source.plan,
-                                                *model.source.tensors, options);
+  packed_.store =
+      std::make_unique<WeightStore>(host(kind), model.source.plan, *model.source.tensors, options);
   packed_key_ = key;
   return packed_;
 }

@@ -22,7 +22,7 @@ struct Model {
   GenerationConfig generation;  // of a synthetic model: empty
   std::optional<Tokenizer> tokenizer;
   std::optional<ChatFormat> chat;
-  std::string no_tokenizer, no_chat;  // why there is none
+  std::string no_tokenizer, no_chat;               // why there is none
   std::optional<std::filesystem::path> directory;  // none: synthetic
 
   // Throws InputError where the model has no tokenizer.
@@ -32,12 +32,14 @@ struct Model {
 };
 
 struct PackedModel {
-  std::unique_ptr<IDevice> host;  // holds the pinned memory, whatever a cell's own device allows
   std::unique_ptr<WeightStore> store;
 };
 
 class ModelCache {
  public:
+  // A device of this kind without limits, opened once: it holds the pinned memory, whatever a cell's
+  // own device allows. Throws InputError where there is none.
+  IDevice& host(DeviceKind kind);
   // Throws InputError for a model that is missing or broken.
   const Model& open(const ModelLocation& location);
   // The weights of an opened model in pinned memory. The last one asked for is kept; another takes
@@ -45,6 +47,7 @@ class ModelCache {
   const PackedModel& pack(const ModelLocation& location, DType dtype, DeviceKind kind);
 
  private:
+  std::map<DeviceKind, std::unique_ptr<IDevice>> hosts_;  // outlive what is packed
   std::map<std::string, std::unique_ptr<Model>> models_;
   std::string packed_key_;
   PackedModel packed_;

@@ -144,6 +144,7 @@ PreparedCell prepare(Experiment experiment, ModelCache& models, PluginCache& plu
   cell.experiment = std::move(experiment);
   cell.model = &models.open(cell.experiment.model);
   cell.dtype = cell.experiment.dtype.value_or(cell.model->source.config.dtype);
+  models.host(cell.experiment.device.kind);
   prepare_policy(cell, plugins);
   prepare_prompts(cell);
   prepare_context(cell);

@@ -36,7 +36,7 @@ struct PreparedCell {
   bool is_resident() const { return plugin == nullptr; }
 };
 
-// Throws InputError: a model or plug-in that is missing or broken, parameters out of range, a prompt
+// Throws InputError: a model, plug-in or device that is missing or broken, parameters out of range, a prompt
 PreparedCell prepare(Experiment experiment, ModelCache& models, PluginCache& plugins);
 
 // One prompt of check_prompts() as ids. `index` tells random prompts apart.

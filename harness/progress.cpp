@@ -31,8 +31,12 @@ std::string format_duration(double seconds) {
 void say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
 
 Progress::Progress(std::string what, double total, Format format)
-    : what_(std::move(what)), total_(total), format_(std::move(format)),
-      terminal_(::isatty(STDERR_FILENO) == 1), start_(Clock::now()), last_(start_) {}
+    : what_(std::move(what)),
+      total_(total),
+      format_(std::move(format)),
+      terminal_(::isatty(STDERR_FILENO) == 1),
+      start_(Clock::now()),
+      last_(start_) {}
 
 Progress::~Progress() { clear(); }
 

@@ -104,11 +104,11 @@ void finish_record(Json& record, std::span<const Json> earlier) {
         continue;
       if (other["figures"]["tokens_hash"] != figures["tokens_hash"]) {
         record["valid"] = false;
-        record["reasons"].push_back(fmt::format(
-            "the tokens are not those of {} with budget {}: hash {}, not {}",
-            policy_label(other["inputs"]), budget_label(other["inputs"]),
-            figures["tokens_hash"].get<std::string>(),
-            other["figures"]["tokens_hash"].get<std::string>()));
+        record["reasons"].push_back(
+            fmt::format("the tokens are not those of {} with budget {}: hash {}, not {}",
+                        policy_label(other["inputs"]), budget_label(other["inputs"]),
+                        figures["tokens_hash"].get<std::string>(),
+                        other["figures"]["tokens_hash"].get<std::string>()));
       }
       break;
     }

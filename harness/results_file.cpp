@@ -109,9 +109,8 @@ void ResultsFile::append(Json record) {
   do written = ::write(file_, line.data(), line.size());
   while (written < 0 && errno == EINTR);
   if (written != static_cast<ssize_t>(line.size()) || ::fsync(file_) != 0) {
-    const std::string why = written < 0 || written == static_cast<ssize_t>(line.size())
-                                ? reason()
-                                : "the disk is full";
+    const std::string why =
+        written < 0 || written == static_cast<ssize_t>(line.size()) ? reason() : "the disk is full";
     if (::ftruncate(file_, static_cast<off_t>(size_)) != 0)
       throw Error("{}: cannot be written ({}), nor be put back: {}", path_.string(), why, reason());
     throw Error("{}: cannot be written: {}", path_.string(), why);

@@ -18,7 +18,8 @@ DecoderLimits limits_of(const PreparedCell& cell) {
 }  // namespace
 
 Session::Session(const PreparedCell& cell, const PackedModel& model, bool poison)
-    : model_(model), device_(make_device(cell.experiment.device)),
+    : model_(model),
+      device_(make_device(cell.experiment.device)),
       compute_(device_->make_stream(Resource::compute, "compute")) {
   try {
     decoder_ = std::make_unique<Decoder>(*device_, compute_, cell.model->source.config,
@@ -28,7 +29,8 @@ Session::Session(const PreparedCell& cell, const PackedModel& model, bool poison
     explain_memory(cell, error.what());
   }
   ILayerProvider& provider = engine_ ? static_cast<ILayerProvider&>(*engine_) : *resident_;
-  meter_ = std::make_unique<PhaseMeter>(provider, engine_.get(), model_.store->view().order.front());
+  meter_ =
+      std::make_unique<PhaseMeter>(provider, engine_.get(), model_.store->view().order.front());
 
   std::vector<std::int32_t> stops = cell.model->generation.stop_ids;
   const std::vector<std::int32_t>& more = cell.experiment.generation.stop_ids;
@@ -63,9 +65,8 @@ void Session::explain_memory(const PreparedCell& cell, const std::string& what) 
   const std::uint64_t limit = device_->info().memory_limit;
   const std::uint64_t context =
       Decoder::device_bytes(cell.model->source.config, cell.dtype, limits_of(cell));
-  const Footprint footprint = footprint_of(view, [&](const UnitInfo& unit) {
-    return policy_ ? policy_->transfer(unit) : Transfer{};
-  });
+  const Footprint footprint = footprint_of(
+      view, [&](const UnitInfo& unit) { return policy_ ? policy_->transfer(unit) : Transfer{}; });
   const std::uint64_t base = context + footprint.head_bytes + footprint.staging_bytes;
   const auto with_layers = [&](std::uint32_t layers) {
     return base + footprint.bytes_of(footprint.slots_for(layers));
@@ -145,7 +146,10 @@ double measure_link_gbps(IDevice& device) {
     const Range reads[] = {from.range()}, writes[] = {to.range()};
     const std::uint64_t start = device.now_ns();
     device.copy(stream,
-                {.name = "link probe", .on = Resource::h2d, .bytes = bytes, .reads = reads,
+                {.name = "link probe",
+                 .on = Resource::h2d,
+                 .bytes = bytes,
+                 .reads = reads,
                  .writes = writes},
                 to.data(), from.data(), bytes);
     device.sync(device.record(stream));

@@ -34,7 +34,8 @@ const Key& require_key(std::string_view path) {
 
 // Calls `take(key, node)` for each key at or below `path`.
 template <typename Take>
-void walk(const std::string& path, const YamlNode& node, const Origin& key_place, const Take& take) {
+void walk(const std::string& path, const YamlNode& node, const Origin& key_place,
+          const Take& take) {
   if (const Key* key = find_key(path)) return take(*key, node);
   if (!is_section(path)) unknown_key(path, key_place);
   if (node.kind == Kind::null) return;
@@ -214,8 +215,7 @@ void Settings::check_groups() const {
 Override parse_override(const std::string& assignment, const std::string& option) {
   const std::string name = fmt::format("{} {}", option, assignment);
   const std::size_t equals = assignment.find('=');
-  if (equals == std::string::npos || equals == 0)
-    throw InputError("{}: must be KEY=VALUE", name);
+  if (equals == std::string::npos || equals == 0) throw InputError("{}: must be KEY=VALUE", name);
   Override out{assignment.substr(0, equals), parse_yaml(assignment.substr(equals + 1), name)};
   if (out.value.kind == Kind::null) throw InputError("{}: a value is missing after '='", name);
   place_at_option(out.value);

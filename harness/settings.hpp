@@ -28,7 +28,9 @@ class Settings {
   Json to_json() const;
   // Throws InputError when two keys of a group are given, or one without the key that it needs.
   void check_groups() const;
-  void insert(const Key& key, Setting setting) { values_[std::string(key.path)] = std::move(setting); }
+  void insert(const Key& key, Setting setting) {
+    values_[std::string(key.path)] = std::move(setting);
+  }
 
  private:
   std::map<std::string, Setting, std::less<>> values_;

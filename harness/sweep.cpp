@@ -16,12 +16,13 @@ std::vector<std::size_t> running_order(std::span<const PreparedCell> cells) {
   std::map<std::string, std::size_t> groups;  // by model and type, in order of appearance
   std::vector<std::pair<std::size_t, int>> ranks;
   for (const PreparedCell& cell : cells) {
-    const std::string group =
-        fmt::format("{} {} {}", cell.model->name, name_of(cell.dtype),
-                    name_of(cell.experiment.device.kind));
+    const std::string group = fmt::format("{} {} {}", cell.model->name, name_of(cell.dtype),
+                                          name_of(cell.experiment.device.kind));
     const std::string& policy = cell.experiment.policy.name;
-    ranks.emplace_back(groups.emplace(group, groups.size()).first->second,
-                       cell.is_resident() ? 0 : policy == kNaivePolicy ? 1 : 2);
+    ranks.emplace_back(groups.emplace(group, groups.size()).first->second, cell.is_resident() ? 0
+                                                                           : policy == kNaivePolicy
+                                                                               ? 1
+                                                                               : 2);
   }
   std::vector<std::size_t> order(cells.size());
   std::iota(order.begin(), order.end(), 0);
@@ -65,7 +66,8 @@ std::vector<Json> run_sweep(std::span<const PreparedCell> cells, ModelCache& mod
   std::size_t number = 0;
   for (std::size_t i : running_order(cells)) {
     const PreparedCell& cell = cells[i];
-    const std::string what = fmt::format("cell {} of {}: {}", ++number, cells.size(), label_of(cell));
+    const std::string what =
+        fmt::format("cell {} of {}: {}", ++number, cells.size(), label_of(cell));
     if (finished.contains(cell.id)) {
       say(what + ": finished before");
       continue;
@@ -73,15 +75,13 @@ std::vector<Json> run_sweep(std::span<const PreparedCell> cells, ModelCache& mod
     Json record;
     {
       std::optional<Progress> progress;
-      const CellResult result =
-          run_cell(cell, models, links, options.rethrow,
-                   [&](std::uint64_t done, std::uint64_t total) {
-                     if (!progress)
-                       progress.emplace(what, static_cast<double>(total), [](double tokens) {
-                         return fmt::format("{:.1f} tokens", tokens);
-                       });
-                     progress->update(static_cast<double>(done));
-                   });
+      const CellResult result = run_cell(
+          cell, models, links, options.rethrow, [&](std::uint64_t done, std::uint64_t total) {
+            if (!progress)
+              progress.emplace(what, static_cast<double>(total),
+                               [](double tokens) { return fmt::format("{:.1f} tokens", tokens); });
+            progress->update(static_cast<double>(done));
+          });
       record = make_record(cell, result);
     }
     finish_record(record, in_order);

@@ -54,8 +54,7 @@ constexpr std::array<SizeUnit, 9> kSizeUnits{{{"B", 1},
 }  // namespace
 
 std::optional<ReadInteger> read_integer(std::string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  if (text.empty() || (!is_digit(text.front()) && text.front() != '-')) return std::nullopt;
+  if (text.size() > 1 && text[0] == '+' && is_digit(text[1])) text.remove_prefix(1);
   ReadInteger out;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out.value);
   if (error == std::errc::invalid_argument || end != text.data() + text.size()) return std::nullopt;

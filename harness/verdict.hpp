@@ -7,7 +7,7 @@
 namespace sluice {
 
 struct Moves {
-  bool must_move = false;        // weights lie outside the slots
+  bool must_move = false;         // weights lie outside the slots
   std::uint64_t least_bytes = 0;  // what no policy can do without with these slots; 0: not known
   std::uint64_t moved_bytes = 0;
 };

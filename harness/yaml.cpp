@@ -4,13 +4,10 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 
 #include "core/error.hpp"
+#include "core/json.hpp"
 #include "harness/value.hpp"
 
 namespace sluice {
@@ -82,6 +79,9 @@ class TreeBuilder final : public YAML::EventHandler {
   void leaf(const YAML::Mark& mark, YamlNode::Kind kind, const std::string& text, bool quoted) {
     if (!open_.empty() && open_.back().key_next) return take_key(mark, kind, text);
     YamlNode& node = next(mark);
+    // The parser sees that a value is missing only further down; it is missing behind its key.
+    if (kind == YamlNode::Kind::null && !open_.empty() && !open_.back().node->keys.empty())
+      node.place = open_.back().node->keys.back().place;
     node.kind = kind;
     node.text = text;
     node.quoted = quoted;
@@ -182,12 +182,7 @@ YamlNode parse_yaml(const std::string& text, const std::string& file) {
 }
 
 YamlNode load_yaml(const std::string& file) {
-  errno = 0;
-  std::ifstream stream(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  if (!stream || stream.bad())
-    throw InputError("{}: cannot be read: {}", file, std::strerror(errno ? errno : EIO));
-  return parse_yaml(text, file);
+  return parse_yaml(read_text_file(file, kMaxBytes), file);
 }
 
 }  // namespace sluice

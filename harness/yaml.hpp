@@ -24,8 +24,8 @@ struct YamlNode {
 
   Kind kind = Kind::null;
   Origin place;
-  std::string text;    // of a scalar
-  bool quoted = false;  // a quoted scalar is a text, whatever it looks like
+  std::string text;             // of a scalar
+  bool quoted = false;          // a quoted scalar is a text, whatever it looks like
   std::vector<Key> keys;        // of a map: keys[i] names items[i]
   std::vector<YamlNode> items;  // of a list or a map, in the order of the file
 

@@ -95,6 +95,7 @@ void LayerOps::attention(UnitId unit, const Weights& slab, const RowBlock& block
   LinearArgs out = matrix(unit, at.o, at.o_bias, slab, rows, hidden_size(), q_size);
   out.x = work_.narrow;
   out.residual = block.hidden;
+  out.out = work_.normed;
   ops_.linear(out, slab);
 }
 
@@ -114,6 +115,7 @@ void LayerOps::mlp(UnitId unit, const Weights& slab, const RowBlock& block) {
   LinearArgs down = matrix(unit, at.down, at.down_bias, slab, rows, hidden_size(), inter);
   down.x = work_.narrow;
   down.residual = block.hidden;
+  down.out = work_.normed;
   ops_.linear(down, slab);
 }
 

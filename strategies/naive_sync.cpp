@@ -1,4 +1,4 @@
-// Fetches each unit when it is needed, on the compute stream, while the host waits. Nothing is
+// Fetches each unit when it is needed, while the host and the compute stream wait. Nothing is
 // asked ahead and nothing overlaps: what every other policy is measured against.
 #include "sluice/helpers.hpp"
 
@@ -10,7 +10,7 @@ class NaiveSync final : public IOffloadPolicy {
  public:
   explicit NaiveSync(const Params&) {}
 
-  Layout layout(const ModelView&, const Budget&) override { return {.lanes = 0, .blocking = true}; }
+  Layout layout(const ModelView&, const Budget&) override { return {.blocking = true}; }
 };
 
 }  // namespace

@@ -77,8 +77,7 @@ class Conversation {
     TextOut out(*cell_.model, {}, true);
     const GenerationResult result =
         session_.generator()
-            .run({&request, 1}, 1,
-                 [&](std::size_t, std::int32_t token) { return out.take(token); })
+            .run({&request, 1}, 1, [&](std::size_t, std::int32_t token) { return out.take(token); })
             .front();
     out.finish();
     fmt::print("\n");
@@ -112,18 +111,19 @@ class Conversation {
       say(fmt::format("(the oldest {} turns no longer fit the context of {} and are forgotten)",
                       forgotten, cell_.context));
     if (ids.size() <= room) return ids;
-    say(fmt::format("(the message has {} tokens; a context of {} with {} kept for the answer leaves "
-                    "{}: shorten it, or give a larger --context)",
-                    ids.size(), cell_.context, cell_.experiment.generation.max_new_tokens, room));
+    say(fmt::format(
+        "(the message has {} tokens; a context of {} with {} kept for the answer leaves "
+        "{}: shorten it, or give a larger --context)",
+        ids.size(), cell_.context, cell_.experiment.generation.max_new_tokens, room));
     messages_.erase(messages_.size() - 1);
     return {};
   }
 
   static void report(const GenerationResult& result, std::size_t prompt_tokens) {
     const double decode_s = static_cast<double>(result.total_ns - result.first_token_ns) / 1e9;
-    std::string line = fmt::format("({} + {} tokens, first after {:.0f} ms", prompt_tokens,
-                                   result.tokens.size(),
-                                   static_cast<double>(result.first_token_ns) / 1e6);
+    std::string line =
+        fmt::format("({} + {} tokens, first after {:.0f} ms", prompt_tokens, result.tokens.size(),
+                    static_cast<double>(result.first_token_ns) / 1e6);
     if (result.tokens.size() > 1 && decode_s > 0)
       line += fmt::format(", {:.2f} tokens/s",
                           static_cast<double>(result.tokens.size() - 1) / decode_s);
@@ -163,18 +163,18 @@ void execute(const ChatCommand& command) {
 }  // namespace
 
 void add_chat(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand(
-      "chat", "talks with a model: a line of standard input is a message");
+  CLI::App& command =
+      *app.add_subcommand("chat", "talks with a model: a line of standard input is a message");
   auto options = std::make_shared<ChatCommand>();
   options->experiment.add_model(command);
   command.add_option("--system", options->system, "the system message")->type_name("TEXT");
   command.add_flag("--no-thinking", options->no_thinking,
                    "tells the chat template not to let the model think first");
   options->experiment.add_keys(
-      command, {"generation.max_new_tokens", "generation.min_new_tokens", "generation.greedy",
-                "generation.temperature", "generation.top_k", "generation.top_p",
-                "generation.min_p", "generation.seed", "generation.context", "device.memory_limit",
-                "device.link_gbps"});
+      command,
+      {"generation.max_new_tokens", "generation.min_new_tokens", "generation.greedy",
+       "generation.temperature", "generation.top_k", "generation.top_p", "generation.min_p",
+       "generation.seed", "generation.context", "device.memory_limit", "device.link_gbps"});
   options->experiment.add_to(command);
   command.callback([options] { execute(*options); });
 }

@@ -57,15 +57,15 @@ void execute(const GenerateCommand& command) {
     throw InputError("generate needs a prompt: --prompt TEXT or --prompt-ids 1,2,3, one of them");
   ModelCache models;
   PluginCache plugins = command.experiment.plugins();
-  const PreparedCell cell =
-      prepare(make_experiment(settings_of(command), ""), models, plugins);
+  const PreparedCell cell = prepare(make_experiment(settings_of(command), ""), models, plugins);
   const GenerationChoice& generation = cell.experiment.generation;
   if (!generation.stop_texts.empty()) cell.model->text();
 
   GenerationRequest request;
   const auto start = std::chrono::steady_clock::now();
   request.prompt = prompt_ids(generation.prompts[0], 0, *cell.model, generation);
-  const std::chrono::duration<double, std::milli> tokenising = std::chrono::steady_clock::now() - start;
+  const std::chrono::duration<double, std::milli> tokenising =
+      std::chrono::steady_clock::now() - start;
   request.sampling = generation.sampling;
   request.max_new_tokens = generation.max_new_tokens;
   request.ignore_eos = generation.ignore_eos;
@@ -77,8 +77,8 @@ void execute(const GenerateCommand& command) {
         throw InputError("--force-ids: {} is not an id of {}", id, cell.model->name);
   }
 
-  const PackedModel& packed = models.pack(cell.experiment.model, cell.dtype,
-                                          cell.experiment.device.kind);
+  const PackedModel& packed =
+      models.pack(cell.experiment.model, cell.dtype, cell.experiment.device.kind);
   Session session(cell, packed);
   const std::uint64_t stall_before = session.stall_ns();
   TextOut out(*cell.model, generation.stop_texts, !command.json);
@@ -113,10 +113,10 @@ void execute(const GenerateCommand& command) {
   if (!out.has_text()) fmt::print("{}", shown_ids(result.tokens));
   fmt::print("\n");
   std::fflush(stdout);
-  say(fmt::format("{} tokens, first after {:.0f} ms{}, {} moved, {:.0f} ms stalled, {} on the device",
-                  tokens, ttft_ms,
-                  rate.is_null() ? "" : fmt::format(", then {:.2f} tokens/s", rate.get<double>()),
-                  format_bytes(moved), stall_ms, format_bytes(peak)));
+  say(fmt::format(
+      "{} tokens, first after {:.0f} ms{}, {} moved, {:.0f} ms stalled, {} on the device", tokens,
+      ttft_ms, rate.is_null() ? "" : fmt::format(", then {:.2f} tokens/s", rate.get<double>()),
+      format_bytes(moved), stall_ms, format_bytes(peak)));
 }
 
 }  // namespace
@@ -141,7 +141,8 @@ void add_generate(CLI::App& app) {
                   "fed in place of the tokens chosen, which are still what is reported")
       ->type_name("1,2,3");
   options->experiment.add_to(command);
-  command.add_flag("--first-logits", options->first_logits, "with --json: those of the first token");
+  command.add_flag("--first-logits", options->first_logits,
+                   "with --json: those of the first token");
   command.add_flag("--json", options->json, "one JSON object in place of the text");
   command.callback([options] { execute(*options); });
 }

@@ -51,7 +51,8 @@ Settings settings_of(const InspectCommand& command) {
     overrides.push_back(plain_override("model.synthetic", command.model.substr(10), "inspect"));
   else
     overrides.push_back(plain_override("model.path", command.model, "inspect"));
-  if (!command.dtype.empty()) overrides.push_back(plain_override("dtype", command.dtype, "--dtype"));
+  if (!command.dtype.empty())
+    overrides.push_back(plain_override("dtype", command.dtype, "--dtype"));
   return read_document(YamlNode{}, overrides).base;
 }
 
@@ -85,8 +86,8 @@ Json report_of(const InspectCommand& command) {
   const ModelView view = sizes.store().view();
 
   DecoderLimits limits;
-  limits.context = command.context ? command.context
-                                   : std::min(kContext, Decoder::max_context(config));
+  limits.context =
+      command.context ? command.context : std::min(kContext, Decoder::max_context(config));
   if (limits.context > Decoder::max_context(config))
     throw InputError("--context {}: {} has {} positions", limits.context, model.name,
                      Decoder::max_context(config));
@@ -105,8 +106,8 @@ Json report_of(const InspectCommand& command) {
   Json memory = Json::array();
   for (std::uint64_t gib : kMemoryGib) {
     std::uint32_t fitting = 0;
-    while (fitting < layers && base + footprint.bytes_of(footprint.slots_for(fitting + 1)) <=
-                                   gib << 30)
+    while (fitting < layers &&
+           base + footprint.bytes_of(footprint.slots_for(fitting + 1)) <= gib << 30)
       ++fitting;
     memory.push_back({{"memory_bytes", gib << 30}, {"gpu_layer_budget", fitting}});
   }
@@ -126,7 +127,9 @@ Json report_of(const InspectCommand& command) {
           {"fits", std::move(memory)}};
 }
 
-std::uint64_t bytes(const Json& object, const char* key) { return object[key].get<std::uint64_t>(); }
+std::uint64_t bytes(const Json& object, const char* key) {
+  return object[key].get<std::uint64_t>();
+}
 
 void print_report(const Json& report) {
   fmt::print("{}: {}, {} layers, dtype {}{}\n", report["model"].get<std::string>(),
@@ -151,9 +154,9 @@ void print_report(const Json& report) {
   for (const Json& memory : report["fits"]) {
     const auto layers = memory["gpu_layer_budget"].get<std::uint32_t>();
     fmt::print("{:>16} {:>30}\n", format_bytes(bytes(memory, "memory_bytes")),
-               layers == 0                              ? "nothing fits"
+               layers == 0                                       ? "nothing fits"
                : layers == report["layers"].get<std::uint32_t>() ? fmt::format("{} (all)", layers)
-                                                        : fmt::format("{}", layers));
+                                                                 : fmt::format("{}", layers));
   }
 }
 

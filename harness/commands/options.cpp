@@ -24,7 +24,8 @@ void synthetic_model(const std::string& given, std::vector<Override>& out) {
 
 }  // namespace
 
-void ExperimentOptions::add_key(CLI::App& command, const std::string& name, const std::string& key) {
+void ExperimentOptions::add_key(CLI::App& command, const std::string& name,
+                                const std::string& key) {
   const Key& spec = key_of(key);
   const std::string help = fmt::format("{}: {}", expected(spec), spec.help);
   if (spec.type == KeyType::boolean) {

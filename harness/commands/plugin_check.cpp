@@ -46,10 +46,10 @@ TrialRun run(const PreparedCell& cell, const PackedModel& packed) {
     out.tokens.push_back(result.tokens);
   out.counters = session.counters();
   const std::uint64_t batches = (requests.size() + cell.batch - 1) / cell.batch;
-  out.moves = {session.must_move(),
-               session.least_bytes_per_pass() *
-                   ((session.phases() - before).decode_passes + batches),
-               out.counters.h2d_bytes};
+  out.moves = {
+      session.must_move(),
+      session.least_bytes_per_pass() * ((session.phases() - before).decode_passes + batches),
+      out.counters.h2d_bytes};
   out.lossless = session.is_lossless();
   return out;
 }

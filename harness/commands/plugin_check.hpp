@@ -9,7 +9,7 @@
 namespace sluice {
 
 struct PluginTrial {
-  std::uint32_t layers = 0;           // the budget
+  std::uint32_t layers = 0;  // the budget
   bool passed = false, lossless = false;
   std::uint64_t h2d_bytes = 0, hits = 0, misses = 0, wasted = 0, refused = 0;
   std::string problem;  // empty when passed

@@ -153,7 +153,8 @@ std::shared_ptr<PluginsCommand> add_common(CLI::App& command, ExitCode& exit_cod
 }
 
 void add_plugin_dir(CLI::App& command, PluginsCommand& options) {
-  command.add_option("--plugin-dir", options.plugin_dirs, "where else policies are; may be repeated")
+  command
+      .add_option("--plugin-dir", options.plugin_dirs, "where else policies are; may be repeated")
       ->type_name("DIR")
       ->allow_extra_args(false);
 }

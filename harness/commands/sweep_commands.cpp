@@ -38,8 +38,7 @@ void execute(SweepCommand& command, bool sweep) {
   if (command.file.empty()) throw InputError("EXPERIMENT is missing; a YAML file, see --help-keys");
 
   // Everything is checked before anything is written or run.
-  Document document =
-      read_document(load_yaml(command.file), command.experiment.overrides());
+  Document document = read_document(load_yaml(command.file), command.experiment.overrides());
   if (!sweep) document.axes.clear();
   PluginCache plugins = command.experiment.plugins();
   ModelCache models;
@@ -85,8 +84,9 @@ void add_run(CLI::App& app, ExitCode& exit_code) {
 }
 
 void add_sweep(CLI::App& app, ExitCode& exit_code) {
-  add_common(*app.add_subcommand("sweep", "runs every combination of an experiment's sweep; goes on "
-                                          "where it was interrupted"),
+  add_common(*app.add_subcommand("sweep",
+                                 "runs every combination of an experiment's sweep; goes on "
+                                 "where it was interrupted"),
              exit_code, true);
 }
 

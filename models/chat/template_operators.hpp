@@ -9,7 +9,7 @@
 namespace sluice::chat {
 
 // In bytes. Beyond any chat: a template that doubles a text again and again ends here.
-inline constexpr std::size_t kLongestText = std::size_t{1} << 28;
+inline constexpr std::size_t kLongestText = std::size_t{1} << 26;
 
 // The value as data, or as an integer. Throw InputError where it is something else.
 const Json& data_of(const Value& value);

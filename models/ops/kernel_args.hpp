@@ -54,7 +54,8 @@ struct RmsNormArgs {
   float eps = 0;
 };
 
-// y = round(x W^T + bias); with a residual, residual = round(residual + y) and `out` is unused.
+// y = round(x W^T + bias); with a residual, residual = round(residual + y) and `out`, which may be
+// null where the device does not need it, is scratch.
 struct LinearArgs {
   const void* x = nullptr;            // [rows, k]
   const std::byte* weight = nullptr;  // [n, k]

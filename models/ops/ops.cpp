@@ -89,9 +89,8 @@ void Ops::linear(const LinearArgs& args, const Weights& weights) {
   if (args.residual) {
     op.reads.add(args.residual, out_bytes);
     op.writes.add(args.residual, out_bytes);
-  } else {
-    op.writes.add(args.out, out_bytes);
   }
+  if (args.out) op.writes.add(args.out, out_bytes);
   op.bytes = in_bytes + cells * size_of(args.weight_type) +
              (args.bias ? args.n * size_of(args.bias_type) : 0) +
              (args.residual ? 2 : 1) * out_bytes;

@@ -1,7 +1,5 @@
 #include "models/tokenizer/added_tokens.hpp"
 
-#include <algorithm>
-
 #include "models/tokenizer/unicode.hpp"
 #include "models/tokenizer/utf8.hpp"
 
@@ -122,8 +120,8 @@ void AddedTokenMatcher::split(std::string_view text,
         (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {
       continue;
     }
-    // White space that the token before took is not there twice; a token that begins in it still counts.
-    if (rule.lstrip) begin = std::max(before_white_space(text, begin), covered);
+    // It may begin in white space that the token before took; it counts all the same.
+    if (rule.lstrip) begin = before_white_space(text, begin);
     if (rule.rstrip) end = behind_white_space(text, end);
     if (covered < begin) on_text(text.substr(covered, begin - covered));
     on_token(rule.id);

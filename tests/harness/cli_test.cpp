@@ -35,11 +35,10 @@ std::string joined(const Json& ids) {
 
 TEST_CASE("generate prints one JSON object with the reference's tokens") {
   const Json golden = golden_case("qwen3-tiny", 1);
-  const Finished done =
-      run_sluice({"generate", "--model", kModels + "qwen3-tiny", "--prompt-ids",
-                  joined(golden["prompt"]), "--max-new-tokens", "24", "--greedy", "--ignore-eos",
-                  "--dtype", "f32", "--policy", "ring_prefetch", "--gpu-layer-budget", "2",
-                  "--json", "--first-logits"});
+  const Finished done = run_sluice({"generate", "--model", kModels + "qwen3-tiny", "--prompt-ids",
+                                    joined(golden["prompt"]), "--max-new-tokens", "24", "--greedy",
+                                    "--ignore-eos", "--dtype", "f32", "--policy", "ring_prefetch",
+                                    "--gpu-layer-budget", "2", "--json", "--first-logits"});
   INFO(done.err);
   REQUIRE(done.exit_code == 0);
   const Json object = Json::parse(done.out);
@@ -57,10 +56,10 @@ TEST_CASE("generate prints one JSON object with the reference's tokens") {
 
 TEST_CASE("forced ids are fed and the choices reported") {
   const Json golden = golden_case("qwen3-tiny", 0);
-  const Finished done = run_sluice(
-      {"generate", "--model", kModels + "qwen3-tiny", "--prompt-ids", joined(golden["prompt"]),
-       "--max-new-tokens", "24", "--ignore-eos", "--dtype", "f32", "--policy", "resident",
-       "--force-ids", joined(golden["greedy_fp32"]), "--json"});
+  const Finished done = run_sluice({"generate", "--model", kModels + "qwen3-tiny", "--prompt-ids",
+                                    joined(golden["prompt"]), "--max-new-tokens", "24",
+                                    "--ignore-eos", "--dtype", "f32", "--policy", "resident",
+                                    "--force-ids", joined(golden["greedy_fp32"]), "--json"});
   INFO(done.err);
   REQUIRE(done.exit_code == 0);
   CHECK(Json::parse(done.out)["tokens"] == golden["greedy_fp32"]);
@@ -134,7 +133,8 @@ TEST_CASE("options are checked as a file's values are") {
   for (const Case& one : cases) {
     std::vector<std::string> arguments{"generate", "--model", model, "--prompt-ids", "1,2"};
     arguments.insert(arguments.end(), one.more.begin(), one.more.end());
-    if (one.more[0] == "--chat") arguments = {"generate", "--model", model, "--prompt", "x", "--chat"};
+    if (one.more[0] == "--chat")
+      arguments = {"generate", "--model", model, "--prompt", "x", "--chat"};
     INFO(arguments.back());
     const Finished done = run_sluice(arguments);
     CHECK(done.exit_code == 2);
@@ -196,7 +196,8 @@ TEST_CASE("a memory limit that is too small says what would fit") {
             "sweep: {budget.gpu_layer_budget: [1, 6]}\n");
   const std::string yaml = dir.path() / "x.yaml";
   // Room for the context and some layers, but not for all six.
-  const Finished info = run_sluice({"inspect", "synthetic:tiny-dense", "--context", "256", "--json"});
+  const Finished info =
+      run_sluice({"inspect", "synthetic:tiny-dense", "--context", "256", "--json"});
   INFO(info.err);
   REQUIRE(info.exit_code == 0);
   const Json budgets = Json::parse(info.out)["budgets"];
@@ -205,8 +206,8 @@ TEST_CASE("a memory limit that is too small says what would fit") {
   const Finished run =
       run_sluice({"run", yaml, "--out", out, "--set", "device.memory_limit=" + limit});
   CHECK(run.exit_code == 2);
-  CHECK_THAT(run.err, Contains("too small") && Contains("a gpu_layer_budget of up to") &&
-                          Contains("fits"));
+  CHECK_THAT(run.err,
+             Contains("too small") && Contains("a gpu_layer_budget of up to") && Contains("fits"));
   CHECK_FALSE(fs::exists(out));
 
   // In a sweep it is a record, and the sweep goes on.
@@ -248,10 +249,10 @@ TEST_CASE("run writes results as sweep does, of the experiment without its sweep
   CHECK(Json::parse(done.out) == record);
   for (const char* key : {"id", "valid", "reasons", "inputs", "context", "figures"})
     CHECK(record.contains(key));
-  for (const char* figure :
-       {"prefill_ms", "ttft_ms", "prefill_tokens_per_second", "decode_tokens_per_second",
-        "peak_device_bytes", "h2d_bytes_per_token", "h2d_gbps", "link_percent",
-        "stall_ms_per_token", "hits", "misses", "wasted", "refused", "pinned_bytes", "tokens_hash"}) {
+  for (const char* figure : {"prefill_ms", "ttft_ms", "prefill_tokens_per_second",
+                             "decode_tokens_per_second", "peak_device_bytes", "h2d_bytes_per_token",
+                             "h2d_gbps", "link_percent", "stall_ms_per_token", "hits", "misses",
+                             "wasted", "refused", "pinned_bytes", "tokens_hash"}) {
     INFO(figure);
     CHECK_FALSE(record["figures"][figure].is_null());
   }
@@ -267,12 +268,13 @@ TEST_CASE("run writes results as sweep does, of the experiment without its sweep
 
 TEST_CASE("a policy that throws is a record in a sweep and a failure of a run") {
   const ScratchDir dir;
-  dir.write("x.yaml",
-            "model: {synthetic: tiny-dense}\nbudget: {gpu_layer_budget: 2}\n"
-            "policy: {throws: {hook: before}}\n"
-            "generation: {prompts: [{random: 4}], max_new_tokens: 4}\n"
-            "measure: {warmup: 0, repeats: 1}\n"
-            "sweep: {policy: [{throws: {hook: [factory, layout, before, victim]}}, prefetch, chaos]}\n");
+  dir.write(
+      "x.yaml",
+      "model: {synthetic: tiny-dense}\nbudget: {gpu_layer_budget: 2}\n"
+      "policy: {throws: {hook: before}}\n"
+      "generation: {prompts: [{random: 4}], max_new_tokens: 4}\n"
+      "measure: {warmup: 0, repeats: 1}\n"
+      "sweep: {policy: [{throws: {hook: [factory, layout, before, victim]}}, prefetch, chaos]}\n");
   const std::string yaml = dir.path() / "x.yaml", out = dir.path() / "out";
   const Finished run = run_sluice({"run", yaml, "--plugin-dir", kTestPlugins, "--out", out});
   CHECK(run.exit_code == 1);
@@ -344,14 +346,14 @@ TEST_CASE("plugins lists and explains policies and tries them out") {
   REQUIRE(list.exit_code == 0);
   std::set<std::string> names;
   for (const Json& entry : Json::parse(list.out)) names.insert(entry["name"].get<std::string>());
-  for (const char* name : {"naive_sync", "prefetch", "ring_prefetch"}) CHECK(names.count(name) == 1);
+  for (const char* name : {"naive_sync", "prefetch", "ring_prefetch"})
+    CHECK(names.count(name) == 1);
 
   const Finished info = run_sluice({"plugins", "info", "ring_prefetch", "--json"});
   REQUIRE(info.exit_code == 0);
   CHECK(Json::parse(info.out)["params"][0]["name"] == "depth");
 
-  const Finished refused =
-      run_sluice({"plugins", "list", "--plugin-dir", kTestPlugins, "--json"});
+  const Finished refused = run_sluice({"plugins", "list", "--plugin-dir", kTestPlugins, "--json"});
   REQUIRE(refused.exit_code == 0);
   for (const Json& entry : Json::parse(refused.out))
     if (entry["name"] == "other_abi") CHECK(entry["refused"].is_string());

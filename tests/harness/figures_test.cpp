@@ -38,12 +38,12 @@ TEST_CASE("figures are what their definitions give by hand") {
   CHECK(f["prefill_ms"] == 100.0);
   CHECK(f["ttft_ms"] == 102.0);
   CHECK(f["prefill_tokens_per_second"] == 500.0);
-  CHECK(f["decode_tokens_per_second"] == 10.0);              // (10 + 4) / (1.0 + 0.4)
-  CHECK(f["decode_throughput_tokens_per_second"] == 14.0);   // (10 + 4) / 1.0
-  CHECK(f["h2d_bytes_per_token"] == 50'000'000.0);           // 800 MB / 16
-  CHECK(f["h2d_gbps"] == 1.0);                               // 1.1 GB in 1.1 s
+  CHECK(f["decode_tokens_per_second"] == 10.0);             // (10 + 4) / (1.0 + 0.4)
+  CHECK(f["decode_throughput_tokens_per_second"] == 14.0);  // (10 + 4) / 1.0
+  CHECK(f["h2d_bytes_per_token"] == 50'000'000.0);          // 800 MB / 16
+  CHECK(f["h2d_gbps"] == 1.0);                              // 1.1 GB in 1.1 s
   CHECK(f["link_percent"] == 25.0);
-  CHECK(f["stall_ms_per_token"] == 20.0);                    // 280 / 14
+  CHECK(f["stall_ms_per_token"] == 20.0);  // 280 / 14
   CHECK(f["prefill_stall_ms"] == 30.0);
   CHECK(f["hits"] == 3);
   CHECK(f["h2d_bytes"] == 1'100'000'000);

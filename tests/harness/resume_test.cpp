@@ -66,7 +66,8 @@ TEST_CASE("a sweep killed at any moment ends with the same cells, none twice and
     const std::string out = dir.path() / ("round" + std::to_string(round));
     for (int i = 0; i < 4; ++i) {
       std::uniform_int_distribution<long long> delay(0, whole_us);
-      if (test::kill_sluice({"sweep", yaml, "--out", out}, std::chrono::microseconds(delay(random))))
+      if (test::kill_sluice({"sweep", yaml, "--out", out},
+                            std::chrono::microseconds(delay(random))))
         ++killed;
     }
     const test::Finished done = test::run_sluice({"sweep", yaml, "--out", out});

@@ -32,7 +32,8 @@ TEST_CASE("every wrong value is an error with its place and what would be right"
       {"generation: {max_new_token: 5}\n", "x.yaml:1:14",
        "did you mean 'generation.max_new_tokens'?"},
       {"max_new_tokens: 5\n", "x.yaml:1:1", "did you mean 'generation.max_new_tokens'?"},
-      {"budget:\n  gpu_layers_budget: 2\n", "x.yaml:2:3", "did you mean 'budget.gpu_layer_budget'?"},
+      {"budget:\n  gpu_layers_budget: 2\n", "x.yaml:2:3",
+       "did you mean 'budget.gpu_layer_budget'?"},
       {"zzzzzzzz: 5\n", "x.yaml:1:1", "Known keys: name, model, device, policy, budget, dtype"},
       {"device: {zzzzzzzz: 5}\n", "x.yaml:1:10", "Known in 'device': kind, machine"},
       {"name.x: 5\n", "x.yaml:1:1", "unknown key 'name.x'"},
@@ -154,7 +155,9 @@ TEST_CASE("an experiment is typed, its defaults those of the table") {
       "name: n\nmodel: {synthetic: tiny-dense, seed: 4}\n"
       "device: {kind: cpu, memory_limit: 1.5GiB, link_gbps: 2.5}\n"
       "policy: {plugin: p, params: {depth: 2}}\nbudget: {bytes: 6e9}\ndtype: f16\n"
-      "generation: {prompts: " + (dir.path() / "p.yaml").string() + ", greedy: false, seed: 9, "
+      "generation: {prompts: " +
+      (dir.path() / "p.yaml").string() +
+      ", greedy: false, seed: 9, "
       "top_k: 40, top_p: 0.9, min_p: 0.05, stop: ['###', 7], batch: 4, context: 512}\n");
   CHECK(std::get<SyntheticLocation>(full.model).seed == 4);
   CHECK(full.device.memory_limit == 3ull << 29);

@@ -20,7 +20,7 @@ TEST_CASE("a YAML text becomes a tree that knows its places") {
   CHECK_FALSE(root.items[1].items[0].quoted);
   CHECK(root.items[1].items[1].quoted);
   CHECK(root.items[2].kind == YamlNode::Kind::null);
-  CHECK(root.items[2].place.line == 3);
+  CHECK(root.items[2].place.line == 5);
   CHECK(root.find("c") == &root.items[2]);
   CHECK(root.find("d") == nullptr);
 }
@@ -65,13 +65,14 @@ TEST_CASE("a bomb of aliases and an endless nest are refused before they grow") 
   }
   CHECK_THAT(input_error([&] { parse_yaml(bomb, "t"); }), Contains("anchor"));
   CHECK_THAT(input_error([&] { parse_yaml(std::string(200'000, '['), "t"); }), Contains("t:1:"));
-  CHECK_THAT(input_error([&] { parse_yaml(std::string(5u << 20, ' '), "t"); }), Contains("bytes"));
+  CHECK_THAT(input_error([&] { parse_yaml(std::string(5u << 20, ' '), "t"); }),
+             Contains("at most"));
 }
 
 TEST_CASE("a file that is not there is named") {
   CHECK_THAT(input_error([] { load_yaml("/nowhere/x.yaml"); }),
-             StartsWith("/nowhere/x.yaml: cannot be read"));
-  CHECK_THAT(input_error([] { load_yaml("/"); }), StartsWith("/: cannot be read"));
+             StartsWith("/nowhere/x.yaml: no such file"));
+  CHECK_THAT(input_error([] { load_yaml("/"); }), StartsWith("/: not a file"));
 }
 
 TEST_CASE("numbers are read exactly or not at all") {

@@ -1,7 +1,6 @@
 #include "tests/models/policy_runs.hpp"
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -132,6 +131,7 @@ void compare_policies(ModelRig& rig, const fs::path& path, std::span<const bool>
           CHECK(generate(rig, engine, batch) == expected);
           const Counters& book = engine.counters();
           CHECK(book.h2d_bytes == layers_moved(one, layers, budget, passes) * a_layer);
+          CHECK(book.hits + book.misses == passes * 2 * layers);  // the head is neither
           CHECK(book.wasted == 0);
           CHECK(book.refused == 0);
           ++runs.count;

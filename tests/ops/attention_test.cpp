@@ -48,8 +48,13 @@ std::string describe(const Attention& c) {
          std::to_string(c.kv_heads) + " x " + std::to_string(c.head_dim);
 }
 
-void compare_with_double(Attention& c, PagedCache& cache) {
-  const Tensor out = c.run(cache);
+struct Expected {
+  std::vector<double> out;      // [rows, heads * head_dim]
+  std::vector<double> allowed;  // how far off it may be
+};
+
+Expected in_double(const Attention& c, const PagedCache& cache) {
+  Expected expected;
   const std::uint32_t group = c.heads / c.kv_heads;
   for (std::size_t r = 0; r < c.positions.size(); ++r) {
     const auto sequence = static_cast<std::size_t>(c.sequences[r]);
@@ -74,12 +79,21 @@ void compare_with_double(Attention& c, PagedCache& cache) {
           sum += term;
           absolute += std::abs(term);
         }
+        expected.out.push_back(sum);
         // Scores up to about 10 err by a few units of 2^-24 of themselves, and so do the weights.
-        const double allowed = absolute * 0x1p-24 * 64 + ulp(c.type, sum) / 2;
-        REQUIRE(std::abs(out.get((r * c.heads + h) * c.head_dim + i) - sum) <= allowed);
+        expected.allowed.push_back(absolute * 0x1p-24 * 64 + ulp(c.type, sum) / 2);
       }
     }
   }
+  return expected;
+}
+
+std::size_t count_wrong(const Tensor& out, const Expected& expected) {
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    wrong += !(std::abs(out.get(i) - expected.out[i]) <= expected.allowed[i]);
+  }
+  return wrong;
 }
 
 }  // namespace
@@ -88,61 +102,63 @@ TEST_CASE("attention agrees with double within one rounding", "[attention]") {
   Seeded random(20260130);
   CAPTURE(random.seed);
   constexpr std::uint32_t kHeadDims[] = {16, 32, 48, 64, 80, 128};
-  for_each_target([&](const std::string& target) {
-    for (const DType type : kTypes) {
-      for (int round = 0; round < 4; ++round) {
-        const std::uint32_t kv_heads = random.between(1, 3);
-        Attention c{
-            type, kv_heads * random.between(1, 8), kv_heads, random.one_of(kHeadDims), {}, {}, {}};
-        c.add(2, 0, 20);    // the beginning of a prompt
-        c.add(0, 250, 12);  // a chunk across spans
-        c.add(1, 299, 1);   // decode
-        c.add(3, 63, 1);
-        c.add(4, 0, 1);
-        PagedCache cache(type, 5, 5, kv_heads, c.head_dim, random);
-        cache.fill_random(2, 20, random);
-        cache.fill_random(0, 262, random);
-        cache.fill_random(1, 300, random);
-        cache.fill_random(3, 64, random);
-        cache.fill_random(4, 1, random);
-        c.qkv = Tensor::random(type, c.positions.size() * c.columns(), random.rng);
+  for (const DType type : kTypes) {
+    for (int round = 0; round < 3; ++round) {
+      const std::uint32_t kv_heads = random.between(1, 3);
+      Attention c{type, kv_heads * random.between(1, 8), kv_heads, random.one_of(kHeadDims), {}, {},
+                  {}};
+      c.add(2, 0, 20);    // the beginning of a prompt
+      c.add(0, 250, 12);  // a chunk across spans
+      c.add(1, 299, 1);   // decode
+      c.add(3, 63, 1);
+      c.add(4, 0, 1);
+      PagedCache cache(type, 5, 5, kv_heads, c.head_dim, random);
+      cache.fill_random(2, 20, random);
+      cache.fill_random(0, 262, random);
+      cache.fill_random(1, 300, random);
+      cache.fill_random(3, 64, random);
+      cache.fill_random(4, 1, random);
+      c.qkv = Tensor::random(type, c.positions.size() * c.columns(), random.rng);
+      const Expected expected = in_double(c, cache);
+      for_each_target([&](const std::string& target) {
         INFO(target << " " << describe(c));
-        compare_with_double(c, cache);
-      }
+        CHECK(count_wrong(c.run(cache), expected) == 0);
+      });
     }
-  });
+  }
 }
 
 TEST_CASE("attention gives a row the same bits in every batch", "[attention]") {
   Seeded random(20260131);
   CAPTURE(random.seed);
-  for_each_target([&](const std::string& target) {
-    for (const DType type : kTypes) {
-      for (const std::uint32_t group : {1u, 3u, 8u}) {
-        Attention c{type, 2 * group, 2, 80, {}, {}, {}};
-        c.add(0, 0, 300);
-        c.add(1, 511, 1);
-        c.add(2, 255, 3);
-        PagedCache cache(type, 3, 8, 2, 80, random);
-        cache.fill_random(0, 300, random);
-        cache.fill_random(1, 512, random);
-        cache.fill_random(2, 258, random);
-        c.qkv = Tensor::random(type, c.positions.size() * c.columns(), random.rng);
+  for (const DType type : kTypes) {
+    for (const std::uint32_t group : {1u, 3u, 8u}) {
+      if (group != 3 && type != DType::bf16) continue;
+      Attention c{type, 2 * group, 2, 80, {}, {}, {}};
+      c.add(0, 0, 300);
+      c.add(1, 511, 1);
+      c.add(2, 255, 3);
+      PagedCache cache(type, 3, 8, 2, 80, random);
+      cache.fill_random(0, 300, random);
+      cache.fill_random(1, 512, random);
+      cache.fill_random(2, 258, random);
+      c.qkv = Tensor::random(type, c.positions.size() * c.columns(), random.rng);
+      const std::size_t row_bytes = std::size_t{c.heads} * 80 * size_of(type);
+      for_each_target([&](const std::string& target) {
         INFO(target << " " << describe(c));
         const Tensor all = c.run(cache);
-        const std::size_t row_bytes = std::size_t{c.heads} * 80 * size_of(type);
         const auto check = [&](std::size_t first, std::size_t count) {
           const Tensor part = c.run(cache, first, count);
           CAPTURE(first, count);
           CHECK(std::memcmp(part.data(), all.data() + first * row_bytes, count * row_bytes) == 0);
         };
-        for (std::size_t r = 0; r < c.positions.size(); r += 1 + r / 40) check(r, 1);
-        for (const std::size_t count : {2, 16, 17, 64, 257}) check(300 - count, count);
+        for (std::size_t r = 0; r < c.positions.size(); r += 1 + r / 8) check(r, 1);
+        for (const std::size_t count : {17, 257}) check(300 - count, count);
         check(299, 3);
         check(300, 4);
-      }
+      });
     }
-  });
+  }
 }
 
 TEST_CASE("attention does not depend on where pages lie nor on the number of threads",

@@ -70,10 +70,16 @@ def random_bytes(rnd):
     return bytes(broken)
 
 
-def answers(tokenizer, rnd, count):
+def random_tokens(rnd):
+    parts = ["<L>", "<R>", "<LR>", "wrd", "\u00e9", "e\u0301", "\uff21\uff22", "AB", "  ", " ", "\n", "\u00a0", "\u3000", "\u200b",
+             "\u00f1", "<", "<|im_start|>", "a", "1", "_", "-", "\u0301", "\u200d", "\u24b6"]
+    return "".join(rnd.choice(parts) for _ in range(rnd.randrange(1, 8))).encode()
+
+
+def answers(tokenizer, rnd, count, make_bytes=random_bytes):
     cases = []
     for _ in range(count):
-        data = random_bytes(rnd)
+        data = make_bytes(rnd)
         special = rnd.random() < 0.5
         ids = tokenizer.encode(data.decode(errors="replace"), add_special_tokens=special).ids
         cases.append({"hex": data.hex(), "special": special, "ids": ids,
@@ -302,7 +308,10 @@ def main():
     tried = []
     for name, patch in variants(base):
         tokenizer = Tokenizer.from_str(json.dumps(patched(base, patch)))
-        tried.append({"name": name, "patch": patch, "cases": answers(tokenizer, random.Random(name), 30)})
+        cases = answers(tokenizer, random.Random(name), 30)
+        if name == "added_tokens":
+            cases += answers(tokenizer, random.Random(5), 150, random_tokens)
+        tried.append({"name": name, "patch": patch, "cases": cases})
     write(data / "variants.json", {"base": base, "variants": tried})
     write(data / "unicode.json", unicode_digests())
     qwen3_template = json.loads((data / "qwen3" / "tokenizer_config.json").read_text())["chat_template"]
