@@ -36,6 +36,8 @@ endif()
 if(SLUICE_SANITIZE)
   add_compile_options(-fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${SLUICE_SANITIZE})
+  # One instruction set: the others differ in width alone, and each takes a minute of building.
+  target_compile_definitions(sluice_options INTERFACE HWY_COMPILE_ONLY_STATIC=1)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # The sanitizers' own code misleads this warning, in the standard library's headers too.
     add_compile_options(-Wno-maybe-uninitialized)

@@ -146,6 +146,7 @@ Experiment make_experiment(const Settings& settings, const std::string& file) {
   Experiment experiment;
   experiment.inputs = settings.to_json();
   experiment.name = settings.find("name") ? settings.value("name").get<std::string>()
+                    : file.empty()        ? "the command line"
                                           : std::filesystem::path(file).stem().string();
   experiment.inputs["name"] = experiment.name;
   experiment.model = make_model(settings, file);

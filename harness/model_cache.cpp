@@ -59,12 +59,12 @@ const Model& ModelCache::open(const ModelLocation& location) {
   return *model;
 }
 
-const PackedModel& ModelCache::pack(const ModelLocation& location, DType dtype, DeviceKind kind) {
+const WeightStore& ModelCache::pack(const ModelLocation& location, DType dtype, DeviceKind kind) {
   const std::string key = fmt::format("{} {} {}", name_of(location), name_of(dtype), name_of(kind));
-  if (key == packed_key_) return packed_;
+  if (key == store_key_) return *store_;
   const Model& model = open(location);
-  packed_key_.clear();
-  packed_.store.reset();
+  store_key_.clear();
+  store_.reset();
 
   std::optional<Progress> progress;
   WeightStore::Options options;
@@ -75,10 +75,10 @@ const PackedModel& ModelCache::pack(const ModelLocation& location, DType dtype, 
                        [](double x) { return format_bytes(static_cast<std::uint64_t>(x)); });
     progress->update(static_cast<double>(at.done_bytes));
   };
-  packed_.store =
+  store_ =
       std::make_unique<WeightStore>(host(kind), model.source.plan, *model.source.tensors, options);
-  packed_key_ = key;
-  return packed_;
+  store_key_ = key;
+  return *store_;
 }
 
 }  // namespace sluice

@@ -31,10 +31,6 @@ struct Model {
   const ChatFormat& chat_format() const;
 };
 
-struct PackedModel {
-  std::unique_ptr<WeightStore> store;
-};
-
 class ModelCache {
  public:
   // A device of this kind without limits, opened once: it holds the pinned memory, whatever a cell's
@@ -44,13 +40,13 @@ class ModelCache {
   const Model& open(const ModelLocation& location);
   // The weights of an opened model in pinned memory. The last one asked for is kept; another takes
   // its place, so that host memory never holds two. Shows progress on standard error.
-  const PackedModel& pack(const ModelLocation& location, DType dtype, DeviceKind kind);
+  const WeightStore& pack(const ModelLocation& location, DType dtype, DeviceKind kind);
 
  private:
   std::map<DeviceKind, std::unique_ptr<IDevice>> hosts_;  // outlive what is packed
   std::map<std::string, std::unique_ptr<Model>> models_;
-  std::string packed_key_;
-  PackedModel packed_;
+  std::string store_key_;
+  std::unique_ptr<WeightStore> store_;
 };
 
 // A key that is the same for the same place.

@@ -17,20 +17,19 @@ DecoderLimits limits_of(const PreparedCell& cell) {
 
 }  // namespace
 
-Session::Session(const PreparedCell& cell, const PackedModel& model, bool poison)
-    : model_(model),
+Session::Session(const PreparedCell& cell, const WeightStore& weights, bool poison)
+    : weights_(weights),
       device_(make_device(cell.experiment.device)),
       compute_(device_->make_stream(Resource::compute, "compute")) {
   try {
-    decoder_ = std::make_unique<Decoder>(*device_, compute_, cell.model->source.config,
-                                         *model_.store, cell.dtype, limits_of(cell));
+    decoder_ = std::make_unique<Decoder>(*device_, compute_, cell.model->source.config, weights_,
+                                         cell.dtype, limits_of(cell));
     make_provider(cell, poison);
   } catch (const MemoryLimitError& error) {
     explain_memory(cell, error.what());
   }
   ILayerProvider& provider = engine_ ? static_cast<ILayerProvider&>(*engine_) : *resident_;
-  meter_ =
-      std::make_unique<PhaseMeter>(provider, engine_.get(), model_.store->view().order.front());
+  meter_ = std::make_unique<PhaseMeter>(provider, engine_.get(), weights_.view().order.front());
 
   std::vector<std::int32_t> stops = cell.model->generation.stop_ids;
   const std::vector<std::int32_t>& more = cell.experiment.generation.stop_ids;
@@ -40,7 +39,7 @@ Session::Session(const PreparedCell& cell, const PackedModel& model, bool poison
 
 void Session::make_provider(const PreparedCell& cell, bool poison) {
   if (cell.is_resident()) {
-    resident_ = std::make_unique<ResidentProvider>(*device_, compute_, *model_.store);
+    resident_ = std::make_unique<ResidentProvider>(*device_, compute_, weights_);
     return;
   }
   BudgetSpec budget = cell.experiment.budget;
@@ -53,15 +52,15 @@ void Session::make_provider(const PreparedCell& cell, bool poison) {
   policy_ = make_policy(cell.plugin, choice.params);
   EngineOptions options;
   options.poison = poison;
-  engine_ = std::make_unique<Engine>(*device_, compute_, *model_.store, *policy_, choice.name,
-                                     budget, options);
-  for (const UnitInfo& unit : model_.store->view().units)
+  engine_ = std::make_unique<Engine>(*device_, compute_, weights_, *policy_, choice.name, budget,
+                                     options);
+  for (const UnitInfo& unit : weights_.view().units)
     if (is_streamed(unit.kind) && policy_->transfer(unit).wire != Encoding::native)
       lossless_ = false;
 }
 
 void Session::explain_memory(const PreparedCell& cell, const std::string& what) {
-  const ModelView view = model_.store->view();
+  const ModelView view = weights_.view();
   const std::uint64_t limit = device_->info().memory_limit;
   const std::uint64_t context =
       Decoder::device_bytes(cell.model->source.config, cell.dtype, limits_of(cell));
@@ -98,7 +97,7 @@ void Session::explain_memory(const PreparedCell& cell, const std::string& what) 
 }
 
 std::uint64_t Session::pinned_bytes() const {
-  return model_.store->pinned_bytes() + device_->memory_use().pinned_peak_bytes;
+  return weights_.pinned_bytes() + device_->memory_use().pinned_peak_bytes;
 }
 
 std::uint64_t Session::kept_bytes() const {
@@ -108,7 +107,7 @@ std::uint64_t Session::kept_bytes() const {
 bool Session::must_move() const {
   if (!engine_) return false;
   PerKind<std::uint32_t> outside;
-  for (const UnitInfo& unit : model_.store->view().units) ++outside[unit.kind];
+  for (const UnitInfo& unit : weights_.view().units) ++outside[unit.kind];
   const EngineShape& shape = engine_->shape();
   for (UnitKind kind : kStreamedKinds)
     if (outside[kind] > shape.kept[kind] + shape.rotating[kind]) return true;
@@ -116,7 +115,7 @@ bool Session::must_move() const {
 }
 
 std::uint64_t Session::least_bytes_per_pass() const {
-  const ModelView view = model_.store->view();
+  const ModelView view = weights_.view();
   if (!engine_ || view.experts_per_layer > 0) return 0;
   const EngineShape& shape = engine_->shape();
   std::uint64_t least = 0;

@@ -17,7 +17,7 @@ class Session {
   // Everything passed by reference must outlive the session. Throws InputError when it does not fit
   // the memory limit, with the figures and what would fit. `poison`: evicted slots are filled with
   // NaN, for checks.
-  Session(const PreparedCell& cell, const PackedModel& model, bool poison = false);
+  Session(const PreparedCell& cell, const WeightStore& weights, bool poison = false);
 
   IDevice& device() { return *device_; }
   Generator& generator() { return *generator_; }
@@ -41,7 +41,7 @@ class Session {
   void make_provider(const PreparedCell& cell, bool poison);
   [[noreturn]] void explain_memory(const PreparedCell& cell, const std::string& what);
 
-  const PackedModel& model_;
+  const WeightStore& weights_;
   std::unique_ptr<IDevice> device_;
   StreamId compute_ = 0;
   std::unique_ptr<Decoder> decoder_;

@@ -1,6 +1,7 @@
 #include "harness/sweep.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -78,8 +79,9 @@ std::vector<Json> run_sweep(std::span<const PreparedCell> cells, ModelCache& mod
       const CellResult result = run_cell(
           cell, models, links, options.rethrow, [&](std::uint64_t done, std::uint64_t total) {
             if (!progress)
-              progress.emplace(what, static_cast<double>(total),
-                               [](double tokens) { return fmt::format("{:.1f} tokens", tokens); });
+              progress.emplace(what, static_cast<double>(total), [](double tokens) {
+                return fmt::format("{:.{}f} tokens", tokens, tokens == std::floor(tokens) ? 0 : 1);
+              });
             progress->update(static_cast<double>(done));
           });
       record = make_record(cell, result);

@@ -53,7 +53,7 @@ PreparedCell prepare_chat(const ChatCommand& command, ModelCache& models, Plugin
 
 class Conversation {
  public:
-  Conversation(const ChatCommand& command, const PreparedCell& cell, const PackedModel& packed)
+  Conversation(const ChatCommand& command, const PreparedCell& cell, const WeightStore& packed)
       : command_(command), cell_(cell), session_(cell, packed) {
     reset();
   }
@@ -141,7 +141,7 @@ void execute(const ChatCommand& command) {
   ModelCache models;
   PluginCache plugins = command.experiment.plugins();
   const PreparedCell cell = prepare_chat(command, models, plugins);
-  const PackedModel& packed =
+  const WeightStore& packed =
       models.pack(cell.experiment.model, cell.dtype, cell.experiment.device.kind);
   Conversation conversation(command, cell, packed);
   const bool terminal = ::isatty(STDIN_FILENO) == 1;

@@ -77,7 +77,7 @@ void execute(const GenerateCommand& command) {
         throw InputError("--force-ids: {} is not an id of {}", id, cell.model->name);
   }
 
-  const PackedModel& packed =
+  const WeightStore& packed =
       models.pack(cell.experiment.model, cell.dtype, cell.experiment.device.kind);
   Session session(cell, packed);
   const std::uint64_t stall_before = session.stall_ns();

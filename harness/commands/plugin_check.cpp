@@ -32,7 +32,7 @@ struct TrialRun {
   bool lossless = false;
 };
 
-TrialRun run(const PreparedCell& cell, const PackedModel& packed) {
+TrialRun run(const PreparedCell& cell, const WeightStore& packed) {
   Session session(cell, packed, /*poison=*/true);
   std::vector<GenerationRequest> requests(cell.prompts.size());
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -70,7 +70,7 @@ std::vector<PluginTrial> try_plugin(const std::shared_ptr<const Plugin>& plugin,
   ModelCache models;
   PluginCache none{PluginPath{}};
   PreparedCell cell = prepare(make_experiment(trial_settings(), ""), models, none);
-  const PackedModel& packed = models.pack(cell.experiment.model, cell.dtype, DeviceKind::cpu);
+  const WeightStore& packed = models.pack(cell.experiment.model, cell.dtype, DeviceKind::cpu);
   const TrialRun resident = run(cell, packed);
 
   cell.plugin = plugin;

@@ -1,10 +1,17 @@
 // The instruction sets that the CPU kernels are built for; include it before any Highway header.
 //
-// The kernels need vectors of 128 bits at least and of a size known when compiling. So the lowest
-// target is the portable EMU128 (or SSE2, NEON), never one lane, and scalable vectors are left out.
-// SSSE3 and the refinements of AVX-512 would add build time and no speed here.
+// On x86: SSE4.2 (with AES, as Highway groups it: processors since about 2010), AVX2 and AVX-512.
+// The portable EMU128 below them is left out: its kernels would be many times slower than a model
+// can bear, and took longer to build, most of all under sanitizers, than all others together.
+// Elsewhere: NEON, or EMU128. The kernels need vectors of at least 128 bits whose size is known when
+// compiling, so the scalar target and scalable vectors are left out everywhere. SSSE3 and the
+// refinements of AVX-512 would add build time and no speed here.
 #pragma once
+#include <hwy/detect_compiler_arch.h>
 
+#if HWY_ARCH_X86
+#define HWY_BASELINE_TARGETS HWY_SSE4
+#endif
 // Highway avoids EMU128 with g++ before 12.3 because of a wrong 16-bit high multiplication (GCC bug
 // 106322), which the kernels do not use.
 #define HWY_BROKEN_EMU128 0

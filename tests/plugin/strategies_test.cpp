@@ -29,7 +29,7 @@ TEST_CASE("naive_sync moves every layer for every token unless all fit") {
       const FakeModel model = dense_model(layers);
       const PolicyPtr p = policy("naive_sync");
       FakeEngine engine(model, layer_budget(model, n), *p);
-      CHECK(engine.layout().lanes == 0);
+      CHECK(engine.layout().lanes == 1);
       CHECK(engine.layout().blocking);
       const std::uint64_t all = static_cast<std::uint64_t>(layers) * kLayerBytes;
       const bool fits = n >= static_cast<std::uint32_t>(layers);
