@@ -49,21 +49,13 @@ HWY_INLINE void widen_block(const Bf16* from, V& first, V& second) {
   second = float_of(hn::And(both, hn::Set(du, 0xffff0000)));
 }
 
-template <class T>
-HWY_NOINLINE void widen_padded_block(const T* from, std::size_t left, V& first, V& second) {
-  T padded[kBlock] = {};
-  std::memcpy(padded, from, left * sizeof(T));
-  widen_block(padded, first, second);
-}
-
 // The same of a row that may end after `left` elements: zeros follow.
 template <class T>
 HWY_INLINE void widen_some_block(const T* from, std::size_t left, V& first, V& second) {
   if (HWY_LIKELY(left >= kBlock)) return widen_block(from, first, second);
-  V padded_first, padded_second;
-  widen_padded_block(from, left, padded_first, padded_second);
-  first = padded_first;
-  second = padded_second;
+  T padded[kBlock] = {};
+  std::memcpy(padded, from, left * sizeof(T));
+  widen_block(padded, first, second);
 }
 
 // Rearranges a block of f32 in its own order as widen_block would give it for type W.

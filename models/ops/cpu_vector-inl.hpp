@@ -140,29 +140,21 @@ HWY_INLINE V rounded<F16>(V v) {
   return f16_rounded(v);
 }
 
-// The ends of rows, out of line: they are rare, and inlined everywhere they would be most of the
-// code.
+// The first `count` elements, at most kLanes; the other lanes are zero.
 template <class T>
-HWY_NOINLINE V widen_padded(const T* from, std::size_t count) {
+HWY_INLINE V widen_some(const T* from, std::size_t count) {
+  if (HWY_LIKELY(count >= kLanes)) return widen(from);
   T padded[kLanes] = {};
   std::memcpy(padded, from, count * sizeof(T));
   return widen(padded);
 }
-template <class T>
-HWY_NOINLINE void narrow_part(V v, T* to, std::size_t count) {
-  T all[kLanes];
-  narrow(v, all);
-  std::memcpy(to, all, count * sizeof(T));
-}
 
-// The first `count` elements, at most kLanes; the other lanes are zero.
-template <class T>
-HWY_INLINE V widen_some(const T* from, std::size_t count) {
-  return HWY_LIKELY(count >= kLanes) ? widen(from) : widen_padded(from, count);
-}
 template <class T>
 HWY_INLINE void narrow_some(V v, T* to, std::size_t count) {
-  HWY_LIKELY(count >= kLanes) ? narrow(v, to) : narrow_part(v, to, count);
+  if (HWY_LIKELY(count >= kLanes)) return narrow(v, to);
+  T padded[kLanes];
+  narrow(v, padded);
+  std::memcpy(to, padded, count * sizeof(T));
 }
 
 // A fixed tree over the lanes.
