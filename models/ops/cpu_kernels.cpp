@@ -1,5 +1,9 @@
 #include "models/ops/cpu_kernels.hpp"
 
+#include "models/ops/cpu_targets.hpp"
+//
+#include <hwy/highway.h>
+
 #include <limits>
 
 #include "core/error.hpp"
@@ -50,6 +54,14 @@ void CpuKernels::decode_rows(const DecodeRowsArgs& args, NativeStream) const {
     args.sequences[r] = sequence;
     args.positions[r] = args.lengths[sequence];
   }
+}
+
+std::unique_ptr<IKernels> make_cpu_kernels() {
+  if ((hwy::SupportedTargets() & HWY_TARGETS) == 0) {
+    throw Error("the CPU kernels need a processor with {} or better",
+                hwy::TargetName(HWY_STATIC_TARGET));
+  }
+  return std::make_unique<CpuKernels>();
 }
 
 }  // namespace sluice

@@ -4,6 +4,8 @@
 // they never depend on threads, batch or tiling. Scratch memory belongs to the calling thread and
 // the worker threads (a few MiB each), not to the device's arena.
 #pragma once
+#include <memory>
+
 #include "models/ops/kernels.hpp"
 
 namespace sluice {
@@ -21,6 +23,9 @@ class CpuKernels final : public IKernels {
   void sample(const SampleArgs& args, NativeStream) const override;
   void decode_rows(const DecodeRowsArgs& args, NativeStream) const override;
 };
+
+// Throws Error on a processor below the lowest instruction set that the kernels were built for.
+std::unique_ptr<IKernels> make_cpu_kernels();
 
 namespace cpu {
 

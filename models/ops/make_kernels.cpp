@@ -9,7 +9,7 @@ namespace sluice {
 std::unique_ptr<IKernels> make_kernels(IDevice& device) {
   const DeviceInfo& info = device.info();
   if (!info.executes) return nullptr;
-  if (info.kind == DeviceKind::cpu) return std::make_unique<CpuKernels>();
+  if (info.kind == DeviceKind::cpu) return make_cpu_kernels();
 #if SLUICE_HAS_CUDA
   if (info.kind == DeviceKind::cuda) return make_cuda_kernels(device);
 #endif

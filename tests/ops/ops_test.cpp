@@ -286,4 +286,13 @@ TEST_CASE("copies declare both sides and their direction", "[ops]") {
   CHECK(size_of(rig.device().last().writes) == 8);
 }
 
+TEST_CASE("an old processor is refused before a kernel runs on it", "[ops]") {
+  on_old_processor([] {
+    ArenaDevice device;
+    CHECK_THROWS_AS(make_kernels(device), Error);
+  });
+  ArenaDevice device;
+  CHECK(make_kernels(device));
+}
+
 }  // namespace sluice::test

@@ -12,6 +12,13 @@
 namespace sluice::test {
 namespace {
 
+struct RestoreTargets {
+  ~RestoreTargets() {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().DeInit();
+  }
+};
+
 struct Format {
   int precision;  // bits of the significand, the leading one among them
   int least;      // the exponent of the smallest normal number
@@ -30,17 +37,18 @@ Format format_of(DType type) {
 }  // namespace
 
 void for_each_target(const std::function<void(const std::string&)>& body) {
-  struct Restore {
-    ~Restore() {
-      hwy::SetSupportedTargetsForTest(0);
-      hwy::GetChosenTarget().DeInit();
-    }
-  } restore;
+  const RestoreTargets restore;
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().DeInit();
     body(hwy::TargetName(target));
   }
+}
+
+void on_old_processor(const std::function<void()>& body) {
+  const RestoreTargets restore;
+  hwy::SetSupportedTargetsForTest(HWY_SCALAR);
+  body();
 }
 
 double ulp(DType type, double value) {

@@ -18,6 +18,9 @@ inline constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
 // Calls `body` once per instruction set, with its name; the best one is back in use afterwards.
 void for_each_target(const std::function<void(const std::string&)>& body);
 
+// Calls `body` as if the processor had none of the instruction sets that the build has.
+void on_old_processor(const std::function<void()>& body);
+
 // The nearest value of `type`, ties to the even last place; infinite beyond the largest.
 double round_to(DType type, double value);
 // The distance between neighbours of `type` around `value`.
