@@ -209,7 +209,6 @@ TEST_CASE("a memory limit that is too small says what would fit") {
   CHECK_THAT(run.err,
              Contains("too small") && Contains("a gpu_layer_budget of up to") && Contains("fits"));
   CHECK_FALSE(fs::exists(out));
-
   // In a sweep it is a record, and the sweep goes on.
   const Finished sweep =
       run_sluice({"sweep", yaml, "--out", out, "--set", "device.memory_limit=" + limit, "--json"});
@@ -221,7 +220,6 @@ TEST_CASE("a memory limit that is too small says what would fit") {
   CHECK(records[1]["valid"] == false);
   CHECK_THAT(records[1]["reasons"][0].get<std::string>(), Contains("too small"));
   CHECK(records[1]["figures"].contains("decode_tokens_per_second"));
-
   // The budget that the message names does fit, and so does `auto`.
   const std::string text = run.err.substr(run.err.find("of up to ") + 9);
   const std::string fitting = text.substr(0, text.find(' '));
