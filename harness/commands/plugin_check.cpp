@@ -27,6 +27,7 @@ Settings trial_settings() {
 
 struct TrialRun {
   std::vector<std::vector<std::int32_t>> tokens;
+  std::vector<std::vector<float>> first_logits;  // random weights repeat tokens; these differ
   Counters counters;
   Moves moves;
   bool lossless = false;
@@ -39,11 +40,14 @@ TrialRun run(const PreparedCell& cell, const WeightStore& packed) {
     requests[i].prompt = cell.prompts[i];
     requests[i].max_new_tokens = kNewTokens;
     requests[i].ignore_eos = true;
+    requests[i].want_first_logits = true;
   }
   TrialRun out;
   const PhaseBook before = session.phases();
-  for (const GenerationResult& result : session.generator().run(requests, cell.batch))
+  for (const GenerationResult& result : session.generator().run(requests, cell.batch)) {
     out.tokens.push_back(result.tokens);
+    out.first_logits.push_back(result.first_logits);
+  }
   out.counters = session.counters();
   const std::uint64_t batches = (requests.size() + cell.batch - 1) / cell.batch;
   out.moves = {
@@ -57,6 +61,8 @@ TrialRun run(const PreparedCell& cell, const WeightStore& packed) {
 std::string problem_of(const TrialRun& trial, const TrialRun& resident) {
   if (trial.lossless && trial.tokens != resident.tokens)
     return "tokens differ from the resident run's";
+  if (trial.lossless && trial.first_logits != resident.first_logits)
+    return "logits differ from the resident run's";
   if (trial.counters.refused > 0)
     return fmt::format("{} wishes were refused", trial.counters.refused);
   return problem_with(trial.moves);

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "tests/catch.hpp"
-#include "tests/harness/messages.hpp"
 #include "tests/harness/process.hpp"
-#include "tests/plugin/scratch_dir.hpp"
+#include "tests/messages.hpp"
+#include "tests/scratch_dir.hpp"
 
 namespace sluice {
 namespace {

@@ -4,7 +4,7 @@
 #include "harness/experiment.hpp"
 #include "harness/settings.hpp"
 #include "tests/catch.hpp"
-#include "tests/harness/messages.hpp"
+#include "tests/messages.hpp"
 
 namespace sluice {
 namespace {

@@ -3,7 +3,7 @@
 #include "harness/value.hpp"
 #include "harness/verdict.hpp"
 #include "tests/catch.hpp"
-#include "tests/harness/messages.hpp"
+#include "tests/messages.hpp"
 
 namespace sluice {
 namespace {

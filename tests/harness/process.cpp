@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "tests/plugin/scratch_dir.hpp"
+#include "tests/scratch_dir.hpp"
 
 namespace sluice::test {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "harness/record.hpp"
 #include "tests/catch.hpp"
-#include "tests/harness/messages.hpp"
+#include "tests/messages.hpp"
 
 namespace sluice {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "harness/results_file.hpp"
 #include "tests/catch.hpp"
-#include "tests/harness/messages.hpp"
-#include "tests/plugin/scratch_dir.hpp"
+#include "tests/messages.hpp"
+#include "tests/scratch_dir.hpp"
 
 namespace sluice {
 namespace {

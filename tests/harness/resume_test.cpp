@@ -9,7 +9,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/harness/process.hpp"
-#include "tests/plugin/scratch_dir.hpp"
+#include "tests/scratch_dir.hpp"
 
 namespace sluice {
 namespace {

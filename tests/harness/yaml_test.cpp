@@ -4,7 +4,7 @@
 #include "harness/value.hpp"
 #include "harness/yaml.hpp"
 #include "tests/catch.hpp"
-#include "tests/harness/messages.hpp"
+#include "tests/messages.hpp"
 
 namespace sluice {
 

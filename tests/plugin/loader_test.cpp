@@ -6,7 +6,8 @@
 #include "core/error.hpp"
 #include "core/plugin/plugin_file.hpp"
 #include "tests/catch.hpp"
-#include "tests/plugin/scratch_dir.hpp"
+#include "tests/plugin/scoped_env.hpp"
+#include "tests/scratch_dir.hpp"
 
 using namespace sluice;
 using namespace sluice::test;

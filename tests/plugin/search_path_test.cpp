@@ -4,7 +4,8 @@
 
 #include "core/error.hpp"
 #include "tests/catch.hpp"
-#include "tests/plugin/scratch_dir.hpp"
+#include "tests/plugin/scoped_env.hpp"
+#include "tests/scratch_dir.hpp"
 
 using namespace sluice;
 using namespace sluice::test;

@@ -9,8 +9,8 @@
 #include "models/chat_format.hpp"
 #include "models/tokenizer/tokenizer.hpp"
 #include "tests/catch.hpp"
-#include "tests/harness/messages.hpp"
-#include "tests/plugin/scratch_dir.hpp"
+#include "tests/messages.hpp"
+#include "tests/scratch_dir.hpp"
 #include "tests/tokenizer/files.hpp"
 
 using namespace sluice;

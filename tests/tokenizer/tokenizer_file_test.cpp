@@ -6,7 +6,7 @@
 #include "core/error.hpp"
 #include "models/tokenizer/tokenizer.hpp"
 #include "tests/catch.hpp"
-#include "tests/harness/messages.hpp"
+#include "tests/messages.hpp"
 #include "tests/tokenizer/files.hpp"
 
 using namespace sluice;

@@ -32,9 +32,9 @@ void write_shards(const std::filesystem::path& dir, const std::string& weight_ma
 }
 
 std::string refused_index(const std::string& weight_map) {
-  const TempDir dir;
+  const ScratchDir dir;
   write_shards(dir.path(), weight_map);
-  const std::string message = refusal([&] { Checkpoint checkpoint(dir.path()); });
+  const std::string message = input_error([&] { Checkpoint checkpoint(dir.path()); });
   CHECK(contains(message, dir.path().string()));
   return message;
 }
@@ -42,7 +42,7 @@ std::string refused_index(const std::string& weight_map) {
 }  // namespace
 
 TEST_CASE("a sharded checkpoint reads like one") {
-  const TempDir dir;
+  const ScratchDir dir;
   write_shards(dir.path(), R"({"a":"one.safetensors","b":"two.safetensors"})");
   const Checkpoint checkpoint(dir.path());
   CHECK(checkpoint.has("a"));
@@ -76,10 +76,11 @@ TEST_CASE("all fixtures' tensors read as they stand in the files") {
 
 TEST_CASE("a tensor that is missing or has another shape is named") {
   const Checkpoint checkpoint(fixture("qwen3-tiny"));
-  const std::string absent = refusal([&] { checkpoint.stored_type(spec("model.absent", {1})); });
+  const std::string absent =
+      input_error([&] { checkpoint.stored_type(spec("model.absent", {1})); });
   CHECK(contains(absent, fixture("qwen3-tiny").string()));
   CHECK(contains(absent, "no tensor model.absent"));
-  const std::string shape = refusal([&] {
+  const std::string shape = input_error([&] {
     checkpoint.stored_type(spec("model.norm.weight", {8, 8}));
   });
   CHECK(contains(shape, "model.safetensors"));
@@ -87,9 +88,9 @@ TEST_CASE("a tensor that is missing or has another shape is named") {
 }
 
 TEST_CASE("directories without a whole checkpoint are refused") {
-  const TempDir dir;
-  CHECK(contains(refusal([&] { Checkpoint c(dir.path() / "none"); }), "no such directory"));
-  CHECK(contains(refusal([&] { Checkpoint c(dir.path()); }),
+  const ScratchDir dir;
+  CHECK(contains(input_error([&] { Checkpoint c(dir.path() / "none"); }), "no such directory"));
+  CHECK(contains(input_error([&] { Checkpoint c(dir.path()); }),
                  "has neither model.safetensors nor model.safetensors.index.json"));
   CHECK(contains(refused_index(R"({"a":"one.safetensors","b":"gone-1","c":"gone-2"})"),
                  "2 of 3 shards are missing: gone-1, gone-2"));
@@ -107,11 +108,11 @@ TEST_CASE("an index that points out of its directory is refused") {
 }
 
 TEST_CASE("an index that is no index is refused") {
-  const TempDir dir;
+  const ScratchDir dir;
   const auto path = dir.path() / "model.safetensors.index.json";
   const auto refused = [&](std::string_view text) {
     spit(path, text);
-    const std::string message = refusal([&] { Checkpoint checkpoint(dir.path()); });
+    const std::string message = input_error([&] { Checkpoint checkpoint(dir.path()); });
     CHECK(contains(message, path.string()));
     return message;
   };
@@ -124,7 +125,7 @@ TEST_CASE("an index that is no index is refused") {
 }
 
 TEST_CASE("a checkpoint's description changes with its content only") {
-  const TempDir dir;
+  const ScratchDir dir;
   const auto path = dir.path() / "model.safetensors";
   spit(path, one_tensor("a", "aaaa"));
   const std::string first = Checkpoint(dir.path()).describe();

@@ -12,7 +12,7 @@ using nlohmann::json;
 namespace {
 
 json config_json(const std::string& name) {
-  return json::parse(slurp(data_dir() / "configs" / (name + ".json")));
+  return json::parse(bytes_of(data_dir() / "configs" / (name + ".json")));
 }
 
 ModelConfig parse(const json& config) {
@@ -20,7 +20,7 @@ ModelConfig parse(const json& config) {
 }
 
 std::string refused(const json& config) {
-  const std::string message = refusal([&] { parse(config); });
+  const std::string message = input_error([&] { parse(config); });
   CHECK(contains(message, "DIR/config.json"));
   return message;
 }
@@ -341,18 +341,18 @@ TEST_CASE("layers with experts are those of the step that are not listed as dens
 
 TEST_CASE("a config that is no JSON object is refused") {
   const auto message = [](std::string_view text) {
-    return refusal([&] { parse_model_config(text, "DIR/config.json"); });
+    return input_error([&] { parse_model_config(text, "DIR/config.json"); });
   };
   CHECK(contains(message(""), "DIR/config.json: not JSON"));
   CHECK(contains(message("{\"hidden_size\": 1e999}"), "not JSON"));
   CHECK(contains(message("[]"), "an object is needed"));
   CHECK(contains(message("{\"a\":" + std::string(100'000, '[')), "nested deeper than 64"));
-  const TempDir dir;
-  CHECK(contains(refusal([&] { load_model_config(dir.path()); }), "config.json: no such file"));
+  const ScratchDir dir;
+  CHECK(contains(input_error([&] { load_model_config(dir.path()); }), "config.json: no such file"));
   std::filesystem::create_directory(dir.path() / "config.json");
-  CHECK(contains(refusal([&] { load_model_config(dir.path()); }), "config.json: not a file"));
-  const TempDir large;
+  CHECK(contains(input_error([&] { load_model_config(dir.path()); }), "config.json: not a file"));
+  const ScratchDir large;
   spit(large.path() / "config.json", "{");
   std::filesystem::resize_file(large.path() / "config.json", 1ull << 30);
-  CHECK(contains(refusal([&] { load_model_config(large.path()); }), "larger than"));
+  CHECK(contains(input_error([&] { load_model_config(large.path()); }), "larger than"));
 }

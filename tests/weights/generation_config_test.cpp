@@ -30,12 +30,12 @@ TEST_CASE("generation_config.json gives stop ids and the makers' sampling") {
         R"({"eos_token_id": [-1]})", R"({"bos_token_id": 1.5})", R"({"do_sample": 1})",
         R"({"temperature": -1})", R"({"top_p": 1.5})", R"({"top_k": -1})", R"({"min_p": "0"})"}) {
     INFO(wrong);
-    CHECK(contains(refusal([&] { parse_generation(wrong); }), "DIR/generation_config.json: "));
+    CHECK(contains(input_error([&] { parse_generation(wrong); }), "DIR/generation_config.json: "));
   }
 }
 
 TEST_CASE("stop ids come from config.json where generation_config.json gives none") {
-  const TempDir dir;
+  const ScratchDir dir;
   spit(dir.path() / "config.json", R"({"eos_token_id": [5, 6], "bos_token_id": 4})");
   GenerationConfig g = load_generation_config(dir.path(), 320);
   CHECK(g.stop_ids == std::vector<std::int32_t>{5, 6});
@@ -49,7 +49,7 @@ TEST_CASE("stop ids come from config.json where generation_config.json gives non
   CHECK(g.stop_ids == std::vector<std::int32_t>{9});
   CHECK(g.bos_id == 8);
   spit(dir.path() / "generation_config.json", "{");
-  CHECK(contains(refusal([&] { load_generation_config(dir.path(), 320); }),
+  CHECK(contains(input_error([&] { load_generation_config(dir.path(), 320); }),
                  "generation_config.json: not JSON"));
   CHECK(load_generation_config(fixture("llama-tiny"), 320).stop_ids ==
         std::vector<std::int32_t>{2});

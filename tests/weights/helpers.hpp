@@ -1,5 +1,5 @@
-// What the tests of weights and configs share: a scratch directory, safetensors files written byte
-// by byte, a device that is memory only, and the message of a refusal.
+// What the tests of weights and configs share: safetensors files written byte by byte, and a device
+// that is memory only.
 #pragma once
 #include <fmt/format.h>
 #include <stdlib.h>
@@ -18,6 +18,8 @@
 #include "core/error.hpp"
 #include "core/weights/unit_spec.hpp"
 #include "tests/catch.hpp"
+#include "tests/messages.hpp"
+#include "tests/scratch_dir.hpp"
 
 namespace sluice::test {
 
@@ -30,31 +32,6 @@ inline const std::vector<std::string>& fixture_names() {
       "qwen3-tiny-f16",  "qwen3-tiny-f32", "qwen3-tiny-tied-sharded",
       "qwen3-tiny-yarn", "qwen3moe-tiny",  "qwen3moe-tiny-nonorm"};
   return names;
-}
-
-class TempDir {
- public:
-  TempDir() {
-    std::string name = (std::filesystem::temp_directory_path() / "sluice-XXXXXX").string();
-    if (!::mkdtemp(name.data())) throw Error("no temporary directory");
-    path_ = name;
-  }
-  ~TempDir() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline std::string slurp(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  REQUIRE(in);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 inline void spit(const std::filesystem::path& path, std::string_view text) {
@@ -71,18 +48,6 @@ inline std::string safetensors_file(const std::string& header, const std::string
   return file + header + data;
 }
 
-// The message of the InputError that `f` throws.
-template <typename F>
-std::string refusal(const F& f) {
-  try {
-    f();
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  FAIL("was not refused");
-  return "";
-}
-
 inline bool contains(std::string_view text, std::string_view part) {
   const bool found = text.find(part) != std::string_view::npos;
   if (!found) UNSCOPED_INFO("\"" << part << "\" is not in \"" << text << "\"");
@@ -94,7 +59,7 @@ inline std::map<std::string, std::string> read_tensors(const std::filesystem::pa
   std::map<std::string, std::string> tensors;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     if (entry.path().extension() != ".safetensors") continue;
-    const std::string file = slurp(entry.path());
+    const std::string file = bytes_of(entry.path());
     std::uint64_t length = 0;
     std::memcpy(&length, file.data(), 8);
     const auto header = nlohmann::json::parse(file.substr(8, length));

@@ -218,15 +218,15 @@ TEST_CASE("a tied embedding is the head's matrix and costs nothing") {
 }
 
 TEST_CASE("a checkpoint that is not its config's model is refused") {
-  const TempDir dir;
+  const ScratchDir dir;
   const auto with_config = [&](const char* key, const nlohmann::json& value) {
-    auto config = nlohmann::json::parse(slurp(fixture("qwen3-tiny") / "config.json"));
+    auto config = nlohmann::json::parse(bytes_of(fixture("qwen3-tiny") / "config.json"));
     config[key] = value;
     spit(dir.path() / "config.json", config.dump());
     std::filesystem::copy_file(fixture("qwen3-tiny") / "model.safetensors",
                                dir.path() / "model.safetensors",
                                std::filesystem::copy_options::overwrite_existing);
-    return refusal([&] { open_model(CheckpointLocation{dir.path()}, shapes()); });
+    return input_error([&] { open_model(CheckpointLocation{dir.path()}, shapes()); });
   };
   CHECK(contains(with_config("num_hidden_layers", 4), "holds 11 tensors that the model"));
   CHECK(contains(with_config("num_hidden_layers", 6), "no tensor model.layers.5."));
@@ -236,18 +236,22 @@ TEST_CASE("a checkpoint that is not its config's model is refused") {
   CHECK(contains(with_config("architectures", nlohmann::json::array({"LlamaForCausalLM"})),
                  "model.layers.0.self_attn.k_norm.weight"));
   // A tied model may carry a head all the same.
-  auto config = nlohmann::json::parse(slurp(fixture("qwen3-tiny") / "config.json"));
+  auto config = nlohmann::json::parse(bytes_of(fixture("qwen3-tiny") / "config.json"));
   config["tie_word_embeddings"] = true;
   spit(dir.path() / "config.json", config.dump());
   CHECK(open_model(CheckpointLocation{dir.path()}, shapes()).plan.units[0].shares);
-  CHECK(contains(refusal([&] { open_model(CheckpointLocation{dir.path() / "none"}, shapes()); }),
-                 "no such model directory"));
+  CHECK(
+      contains(input_error([&] { open_model(CheckpointLocation{dir.path() / "none"}, shapes()); }),
+               "no such model directory"));
 }
 
 TEST_CASE("an unknown shape is refused with the nearest") {
-  const std::string message = refusal([] { shape("qwen3-8B"); });
+  const std::string message = input_error([] { shape("qwen3-8B"); });
   CHECK(contains(message, "qwen3-8B"));
   CHECK(contains(message, "qwen3-8b"));
-  CHECK(contains(refusal([] { shape("../models/qwen3-8b"); }), "no model shape"));
-  CHECK(contains(refusal([] { open_model(SyntheticLocation{"x", 1}, "/nowhere"); }), "/nowhere"));
+  CHECK(contains(input_error([] { shape("../models/qwen3-8b"); }), "no model shape"));
+  CHECK(contains(input_error([] {
+                   open_model(SyntheticLocation{"x", 1}, "/nowhere");
+                 }),
+                 "/nowhere"));
 }

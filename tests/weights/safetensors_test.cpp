@@ -9,10 +9,10 @@ using namespace sluice::test;
 namespace {
 
 std::string refused_file(const std::string& content) {
-  const TempDir dir;
+  const ScratchDir dir;
   const auto path = dir.path() / "model.safetensors";
   spit(path, content);
-  const std::string message = refusal([&] { SafetensorsFile file(path); });
+  const std::string message = input_error([&] { SafetensorsFile file(path); });
   CHECK(contains(message, path.string()));
   return message;
 }
@@ -27,7 +27,7 @@ constexpr const char* kTwo = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[
 }  // namespace
 
 TEST_CASE("a safetensors file gives shapes, types and bytes") {
-  const TempDir dir;
+  const ScratchDir dir;
   const auto path = dir.path() / "x.safetensors";
   std::string data(20, '\0');
   for (int i = 0; i < 20; ++i) data[i] = static_cast<char>(i);
@@ -41,11 +41,11 @@ TEST_CASE("a safetensors file gives shapes, types and bytes") {
   CHECK(std::memcmp(b.data.data(), data.data() + 8, 12) == 0);
   file.forget(b.data);
   CHECK(std::memcmp(b.data.data(), data.data() + 8, 12) == 0);
-  CHECK(contains(refusal([&] { file.tensor("c"); }), "no tensor c"));
+  CHECK(contains(input_error([&] { file.tensor("c"); }), "no tensor c"));
 }
 
 TEST_CASE("a safetensors file may be empty or hold scalars and other types") {
-  const TempDir dir;
+  const ScratchDir dir;
   const auto path = dir.path() / "x.safetensors";
   spit(path, safetensors_file("{}", ""));
   CHECK(SafetensorsFile(path).header().tensors.empty());
@@ -58,12 +58,12 @@ TEST_CASE("a safetensors file may be empty or hold scalars and other types") {
   const SafetensorsFile file(path);
   CHECK(file.tensor("s").data.size() == 4);
   CHECK(file.tensor("e").data.empty());
-  CHECK(contains(refusal([&] { file.tensor("i"); }), "I64, F32, BF16 or F16 is needed"));
-  CHECK(contains(refusal([&] { file.tensor("n"); }), "NEW9"));
+  CHECK(contains(input_error([&] { file.tensor("i"); }), "I64, F32, BF16 or F16 is needed"));
+  CHECK(contains(input_error([&] { file.tensor("n"); }), "NEW9"));
 }
 
 TEST_CASE("a moved safetensors file stays readable") {
-  const TempDir dir;
+  const ScratchDir dir;
   const auto path = dir.path() / "x.safetensors";
   spit(path, safetensors_file(kTwo, std::string(20, 'x')));
   std::vector<SafetensorsFile> files;
@@ -89,20 +89,21 @@ TEST_CASE("safetensors files that are cut or give a wrong header length are refu
 }
 
 TEST_CASE("a safetensors header longer than the format allows is refused unread") {
-  const TempDir dir;
+  const ScratchDir dir;
   const auto path = dir.path() / "x.safetensors";
   const std::uint64_t length = 100'000'001;
   std::string start(8, '\0');
   std::memcpy(start.data(), &length, 8);
   spit(path, start);
   std::filesystem::resize_file(path, 8 + length);  // sparse
-  CHECK(contains(refusal([&] { SafetensorsFile file(path); }), "the format allows 100000000"));
+  CHECK(contains(input_error([&] { SafetensorsFile file(path); }), "the format allows 100000000"));
 }
 
 TEST_CASE("safetensors paths that are no file are refused") {
-  const TempDir dir;
-  CHECK(contains(refusal([&] { SafetensorsFile file(dir.path() / "none"); }), "cannot be opened"));
-  CHECK(contains(refusal([&] { SafetensorsFile file(dir.path()); }), "not a file"));
+  const ScratchDir dir;
+  CHECK(contains(input_error([&] { SafetensorsFile file(dir.path() / "none"); }),
+                 "cannot be opened"));
+  CHECK(contains(input_error([&] { SafetensorsFile file(dir.path()); }), "not a file"));
 }
 
 TEST_CASE("safetensors headers that are not what the format says are refused") {

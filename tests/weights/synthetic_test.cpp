@@ -98,7 +98,7 @@ TEST_CASE("synthetic weights written to disk load as those in memory") {
     const ModelSource model = open_model(SyntheticLocation{name, 11}, shapes());
     for (const std::uint64_t shard_bytes : {1ull << 40, 300'000ull, 1ull}) {
       INFO(name << " in shards of " << shard_bytes);
-      const TempDir dir;
+      const ScratchDir dir;
       write_checkpoint(model.plan, *model.tensors, dir.path(), shard_bytes);
       const bool single = std::filesystem::exists(dir.path() / "model.safetensors");
       CHECK(single == (shard_bytes == 1ull << 40));
@@ -128,10 +128,10 @@ TEST_CASE("synthetic weights written to disk load as those in memory") {
 
 TEST_CASE("a checkpoint is written whole or not at all and never over another") {
   const ModelSource model = open_model(SyntheticLocation{"tiny-dense", 1}, shapes());
-  const TempDir dir;
+  const ScratchDir dir;
   write_checkpoint(model.plan, *model.tensors, dir.path(), 1ull << 40);
   CHECK(contains(
-      refusal([&] { write_checkpoint(model.plan, *model.tensors, dir.path(), 1ull << 40); }),
+      input_error([&] { write_checkpoint(model.plan, *model.tensors, dir.path(), 1ull << 40); }),
       "has model.safetensors already"));
   CHECK_THROWS_AS(write_checkpoint(model.plan, *model.tensors, dir.path() / "none", 1ull << 40),
                   Error);
@@ -144,7 +144,7 @@ TEST_CASE("a checkpoint is written whole or not at all and never over another") 
     }
     std::string describe() const override { return "failing"; }
   };
-  const TempDir empty;
+  const ScratchDir empty;
   CHECK_THROWS_WITH(write_checkpoint(model.plan, Failing(), empty.path(), 1ull << 40), "gone");
   CHECK(std::filesystem::is_empty(empty.path()));
 }

@@ -185,14 +185,14 @@ TEST_CASE("joined tensors follow without a gap and others are aligned") {
 }
 
 TEST_CASE("joined tensors of two types are refused unless they are cast") {
-  const TempDir dir;
+  const ScratchDir dir;
   spit(dir.path() / "model.safetensors",
        safetensors_file(R"({"q":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
                         R"("k":{"dtype":"BF16","shape":[2,1],"data_offsets":[8,12]}})",
                         std::string(12, '\0')));
   const Checkpoint checkpoint(dir.path());
   MemoryDevice device;
-  const std::string message = refusal([&] {
+  const std::string message = input_error([&] {
     pack(device, tiny_plan({2, 1}), checkpoint, DType::f32);
   });
   CHECK(contains(message, "tensor q is f32 and k is bf16"));
@@ -248,7 +248,7 @@ TEST_CASE("pages of the files leave memory while packing") {
     }
     return sum;
   };
-  const TempDir dir;
+  const ScratchDir dir;
   const ModelPlan plan = tiny_plan({4096, 3072});  // 48 MiB as bf16
   write_checkpoint(plan, SyntheticWeights("x", 1, DType::bf16), dir.path(), 1ull << 40);
   const Checkpoint checkpoint(dir.path());

@@ -1,4 +1,4 @@
-// A directory of a test's own, gone when the test ends.
+// A directory of a test's own, gone when the test ends, and reading the files in it.
 #pragma once
 #include <cstdlib>
 #include <filesystem>
@@ -31,22 +31,6 @@ class ScratchDir {
 
  private:
   std::filesystem::path path_;
-};
-
-// An environment variable for as long as this lives.
-class ScopedEnv {
- public:
-  ScopedEnv(const char* name, const std::string& value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    setenv(name, value.c_str(), 1);
-  }
-  ~ScopedEnv() { before_.empty() ? unsetenv(name_) : setenv(name_, before_.c_str(), 1); }
-  ScopedEnv(const ScopedEnv&) = delete;
-  ScopedEnv& operator=(const ScopedEnv&) = delete;
-
- private:
-  const char* name_;
-  std::string before_;
 };
 
 inline std::string bytes_of(const std::filesystem::path& file) {
