@@ -49,23 +49,8 @@ if(SLUICE_SANITIZE MATCHES "thread")
   target_compile_definitions(sluice_options INTERFACE SLUICE_SERIAL_KERNELS=1)
 endif()
 
-# sluice_library(name source...): static, or an interface while the directory has no sources.
+# sluice_library(name source...): a static library of the tree.
 function(sluice_library name)
-  if(ARGN)
-    add_library(${name} STATIC ${ARGN})
-    target_link_libraries(${name} PUBLIC sluice_options)
-  else()
-    add_library(${name} INTERFACE)
-    target_link_libraries(${name} INTERFACE sluice_options)
-  endif()
-endfunction()
-
-# sluice_link(name library...): public dependencies of a sluice_library.
-function(sluice_link name)
-  get_target_property(type ${name} TYPE)
-  if(type STREQUAL "INTERFACE_LIBRARY")
-    target_link_libraries(${name} INTERFACE ${ARGN})
-  else()
-    target_link_libraries(${name} PUBLIC ${ARGN})
-  endif()
+  add_library(${name} STATIC ${ARGN})
+  target_link_libraries(${name} PUBLIC sluice_options)
 endfunction()

@@ -6,9 +6,7 @@ install(TARGETS sluice_sdk EXPORT SluiceTargets)
 install(EXPORT SluiceTargets NAMESPACE sluice:: DESTINATION "${package_dir}")
 install(DIRECTORY core/sdk/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp")
 install(DIRECTORY configs/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/configs")
-if(TARGET sluice)
-  install(TARGETS sluice RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-endif()
+install(TARGETS sluice RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 
 configure_package_config_file(cmake/SluiceConfig.cmake.in SluiceConfig.cmake
   INSTALL_DESTINATION "${package_dir}" PATH_VARS SLUICE_POLICY_INSTALL_DIR)

@@ -16,9 +16,23 @@ std::string at(const Settings& settings, std::string_view path) {
   return setting ? to_string(setting->place) : std::string(path);
 }
 
+// Whoever names a shape where a directory is expected is told how shapes are asked for.
+std::string shape_hint(const std::string& name) {
+  std::error_code error;
+  if (name.find('/') != std::string::npos ||
+      !std::filesystem::exists(configs_directory() / "models" / (name + ".json"), error))
+    return "";
+  return fmt::format(
+      "; random weights of that shape: synthetic:{0} on the command line, "
+      "{{synthetic: {0}}} in an experiment",
+      name);
+}
+
 ModelLocation make_model(const Settings& settings, const std::string& file) {
-  if (const Setting* path = settings.find("model.path"))
-    return CheckpointLocation{find_path(path->value.get<std::string>(), path->place, "model")};
+  if (const Setting* path = settings.find("model.path")) {
+    const std::string name = path->value.get<std::string>();
+    return CheckpointLocation{find_path(name, path->place, "model", shape_hint(name))};
+  }
   if (settings.find("model.synthetic"))
     return SyntheticLocation{settings.value("model.synthetic").get<std::string>(),
                              settings.value("model.seed").get<std::uint64_t>()};

@@ -27,7 +27,8 @@ fs::path expand_home(const std::string& path) {
   return path == "~" ? fs::path(home) : fs::path(home) / path.substr(2);
 }
 
-fs::path find_path(const std::string& path, const Origin& place, std::string_view what) {
+fs::path find_path(const std::string& path, const Origin& place, std::string_view what,
+                   std::string_view hint) {
   const std::string shown = place.file.empty() ? std::string(what) : to_string(place);
   if (path.find('\0') != std::string::npos)
     throw InputError("{}: {} has a zero byte in its path", shown, what);
@@ -42,7 +43,7 @@ fs::path find_path(const std::string& path, const Origin& place, std::string_vie
     if (looked.find(candidate.string()) == std::string::npos)
       looked += (looked.empty() ? "" : ", ") + candidate.string();
   }
-  throw InputError("{}: {} '{}' does not exist; looked for {}", shown, what, path, looked);
+  throw InputError("{}: {} '{}' does not exist; looked for {}{}", shown, what, path, looked, hint);
 }
 
 }  // namespace sluice

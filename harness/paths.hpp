@@ -16,8 +16,8 @@ std::filesystem::path expand_home(const std::string& path);
 
 // An existing file or directory, absolute. A relative path is looked for in the directory of
 // `place.file`, in the working directory, and in the one that holds `configs`. Throws InputError
-// naming `what` and everywhere it looked.
-std::filesystem::path find_path(const std::string& path, const Origin& place,
-                                std::string_view what);
+// naming `what` and everywhere it looked, with `hint` behind it.
+std::filesystem::path find_path(const std::string& path, const Origin& place, std::string_view what,
+                                std::string_view hint = "");
 
 }  // namespace sluice

@@ -81,6 +81,7 @@ TEST_CASE("wrong input ends with exit code 2 and a message that names it") {
       {good + prompts + "budget: {gpu_layer_budget: -1}\n", "x.yaml:3:28: "},
       {"model: {path: " + dir.path().string() + "/none}\n" + prompts, "x.yaml:1:15: model"},
       {"model: {synthetic: tiny-dens}\n" + prompts, "tiny-dense"},
+      {"model: {path: qwen3-8b}\n" + prompts, "{synthetic: qwen3-8b} in an experiment"},
       {good, "no prompts"},
       {good + "generation: {prompts: [hello]}\n", "no tokenizer"},
       {good + "generation: {prompts: [{ids: [320]}]}\n", "320"},
