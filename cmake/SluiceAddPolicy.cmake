@@ -1,11 +1,11 @@
 # sluice_add_policy(name source... [OUTPUT_DIRECTORY dir])
 #
 # Builds the offload policy NAME as NAME.so, a module that links nothing but sluice::sdk. It lands in
-# ${CMAKE_BINARY_DIR}/strategies unless told otherwise. The target is policy_NAME.
+# ${CMAKE_BINARY_DIR} unless told otherwise. The target is policy_NAME.
 function(sluice_add_policy name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "OUTPUT_DIRECTORY" "")
   if(NOT arg_OUTPUT_DIRECTORY)
-    set(arg_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/strategies")
+    set(arg_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
   endif()
   add_library(policy_${name} MODULE ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(policy_${name} PRIVATE sluice::sdk)

@@ -9,15 +9,33 @@ namespace sluice {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Of the executable; empty where the system does not say.
+fs::path executable_directory() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+}  // namespace
+
 fs::path configs_directory() {
   if (const char* given = std::getenv("SLUICE_CONFIG_DIR"); given && *given) return given;
+  return shipped_directory("configs");
+}
+
+fs::path shipped_directory(const std::string& name) {
   std::error_code error;
-  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    const fs::path installed = executable.parent_path() / SLUICE_INSTALL_CONFIG_DIR;
-    if (fs::is_directory(installed, error)) return installed.lexically_normal();
-  }
-  return SLUICE_SOURCE_CONFIG_DIR;
+  const fs::path installed = executable_directory() / SLUICE_INSTALL_DATA_DIR / name;
+  if (fs::is_directory(installed, error)) return installed.lexically_normal();
+  return fs::path(SLUICE_SOURCE_DIR) / name;
+}
+
+fs::path package_directory() {
+  std::error_code error;
+  const fs::path installed = executable_directory() / SLUICE_INSTALL_PACKAGE_DIR;
+  if (fs::is_directory(installed, error)) return installed.lexically_normal();
+  return executable_directory() / "package";
 }
 
 fs::path expand_home(const std::string& path) {

@@ -7,9 +7,16 @@
 
 namespace sluice {
 
-// The directory `configs`: SLUICE_CONFIG_DIR, else the one installed beside the executable, else
-// the source tree's.
+// The directory `configs`: SLUICE_CONFIG_DIR, else the one that Sluice ships.
 std::filesystem::path configs_directory();
+
+// A directory that Sluice ships, by its place in the source tree: the one installed beside the
+// executable, else the source tree's.
+std::filesystem::path shipped_directory(const std::string& name);
+
+// Where CMake finds the package Sluice that this executable belongs to: of its installation, else
+// of its build.
+std::filesystem::path package_directory();
 
 // `~` and `~/x`, by the environment's HOME.
 std::filesystem::path expand_home(const std::string& path);

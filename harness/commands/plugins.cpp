@@ -6,6 +6,7 @@
 #include "harness/commands/commands.hpp"
 #include "harness/commands/options.hpp"
 #include "harness/commands/plugin_check.hpp"
+#include "harness/commands/plugin_new.hpp"
 #include "harness/results_file.hpp"
 #include "harness/value.hpp"
 
@@ -15,6 +16,7 @@ namespace {
 struct PluginsCommand {
   std::vector<std::string> plugin_dirs, params;
   std::string target;  // a name or a file
+  std::string to = ".";
   bool json = false;
   ExitCode* exit_code = nullptr;
 
@@ -97,6 +99,15 @@ void info(const PluginsCommand& command) {
     print_plugin(*plugin);
 }
 
+void make_new(const PluginsCommand& command) {
+  const std::filesystem::path directory =
+      write_new_plugin(command.target, command.to, command.path());
+  fmt::print(
+      "{0}: a policy to start from, in {1}.cpp. Next:\n  cd {0}\n"
+      "  cmake -B build && cmake --build build\n  sluice plugins check build/{1}.so\n",
+      directory.string(), command.target);
+}
+
 ParamValues params_of(const PluginsCommand& command) {
   ParamValues values;
   for (const std::string& param : command.params) {
@@ -175,6 +186,15 @@ void add_plugins(CLI::App& app, ExitCode& exit_code) {
   add_plugin_dir(info_command, *info_options);
   info_command.add_option("name", info_options->target)->type_name("NAME")->required();
   info_command.callback([info_options] { info(*info_options); });
+
+  CLI::App& new_command =
+      *group.add_subcommand("new", "writes a policy to start from, which builds outside the tree");
+  auto new_options = std::make_shared<PluginsCommand>();
+  add_plugin_dir(new_command, *new_options);
+  new_command.add_option("name", new_options->target)->type_name("NAME")->required();
+  new_command.add_option("--to", new_options->to, "where its directory is made; by default here")
+      ->type_name("DIR");
+  new_command.callback([new_options] { make_new(*new_options); });
 
   CLI::App& check_command = *group.add_subcommand(
       "check", "loads a policy and tries it on a small model under every budget");

@@ -378,6 +378,18 @@ TEST_CASE("plugins lists and explains policies and tries them out") {
   CHECK(run_sluice({"plugins", "info", "nothing"}).exit_code == 2);
 }
 
+TEST_CASE("a new policy gets a name that can be one, or nothing is written") {
+  const ScratchDir dir;
+  for (const char* name :
+       {"", "Upper", "1st", "a-b", "a/b", "../up", "resident", "mapped", "ring_prefetch"}) {
+    INFO(name);
+    const Finished done = run_sluice({"plugins", "new", name, "--to", dir.path() / "new"});
+    CHECK(done.exit_code == 2);
+    CHECK_THAT(done.err, Contains(name));
+    CHECK_FALSE(fs::exists(dir.path() / "new"));
+  }
+}
+
 TEST_CASE("inspect shows units and sizes that add up") {
   const Finished done = run_sluice({"inspect", kModels + "qwen3-tiny", "--json"});
   INFO(done.err);

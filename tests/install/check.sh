@@ -15,7 +15,7 @@ mv "$scratch/first" "$prefix"
 cmake -S "$here" -B "$scratch/outsider" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wpedantic -Werror" >"$scratch/configure.log"
 cmake --build "$scratch/outsider"
-plugin=$scratch/outsider/strategies/outsider.so
+plugin=$scratch/outsider/outsider.so
 "$prefix/bin/sluice" plugins check "$plugin"
 "$prefix/bin/sluice" plugins info outsider --plugin-dir "$(dirname "$plugin")" | grep ahead
 
