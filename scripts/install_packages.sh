@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(
-  g++ cmake ninja-build ccache pkg-config git
+  g++ make cmake ninja-build ccache pkg-config git
   libyaml-cpp-dev libfmt-dev catch2 nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libhwy-dev libtbb-dev
   clang-format-14
   python3 python3-venv python3-pip ca-certificates
