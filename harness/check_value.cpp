@@ -33,14 +33,9 @@ bool is_word_of(const Key& key, const std::string& text) {
   return false;
 }
 
-std::string number_text(double value) {
-  return value >= 1e18 ? std::string("2^63") : fmt::format("{}", value);
-}
-
 std::string range_of_key(const Key& key) {
-  if (key.above_min)
-    return fmt::format("above {} to {}", number_text(key.min), number_text(key.max));
-  return fmt::format("{} to {}", number_text(key.min), number_text(key.max));
+  if (key.above_min) return fmt::format("above {} to {}", key.min, key.max);
+  return fmt::format("{} to {}", key.min, key.max);
 }
 
 Json check_integer(const Key& key, const YamlNode& node) {

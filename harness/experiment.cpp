@@ -32,7 +32,12 @@ std::string shape_hint(const std::string& name) {
 ModelLocation make_model(const Settings& settings, const std::string& file) {
   if (const Setting* path = settings.find("model.path")) {
     const std::string name = path->value.get<std::string>();
-    return CheckpointLocation{find_path(name, path->place, "model", shape_hint(name))};
+    const std::filesystem::path found = find_path(name, path->place, "model", shape_hint(name));
+    std::error_code error;
+    if (!std::filesystem::is_directory(found, error))
+      throw InputError("{}: model '{}' is no directory: {}", to_string(path->place), name,
+                       found.string());
+    return CheckpointLocation{found};
   }
   if (settings.find("model.synthetic"))
     return SyntheticLocation{settings.value("model.synthetic").get<std::string>(),
@@ -106,6 +111,12 @@ SamplingParams make_sampling(const Settings& settings) {
   sampling.min_new_tokens = settings.value("generation.min_new_tokens").get<std::uint32_t>();
   const Setting* greedy = settings.find("generation.greedy");
   const Setting* temperature = settings.find("generation.temperature");
+  if (!greedy && !temperature)
+    for (const char* key : {"generation.top_k", "generation.top_p", "generation.min_p"})
+      if (settings.find(key) &&
+          settings.value(key) != Json(find_key(key)->path == "generation.top_p" ? 1 : 0))
+        throw InputError("{}: {} changes nothing while decoding is greedy; give a temperature too",
+                         at(settings, key), key);
   const float given = temperature ? temperature->value.get<float>() : 0.0f;
   if (greedy && greedy->value.get<bool>() && given > 0)
     throw InputError("{}: greedy and a temperature of {} exclude each other",

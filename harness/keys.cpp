@@ -42,8 +42,8 @@ constexpr auto kKeys = std::to_array<Key>({
      .help = "device memory that may be used; by default what the device has"},
     {.path = "device.link_gbps",
      .type = KeyType::real,
+     .min = 1e-3,
      .max = 1e6,
-     .above_min = true,
      .help = "cpu only: copies of weights are slowed down to this rate, in 1e9 bytes per second"},
 
     {.path = "policy",

@@ -1,13 +1,33 @@
 // sluice: the command line. Exit codes: 0 done, 1 the run failed, 2 the input is wrong.
-#include <fmt/core.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include "core/error.hpp"
 #include "harness/commands/commands.hpp"
+#include "harness/progress.hpp"
+
+namespace {
+
+// A file opened later must not take the place of a closed standard stream, or messages end up in it.
+void hold_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(stream, F_GETFD) == -1) static_cast<void>(::open("/dev/null", O_RDWR));
+}
+
+// What was written and never arrived must not pass for an answer.
+void check_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw sluice::Error("standard output cannot be written");
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
+  hold_standard_streams();
   CLI::App app{"Runs language models that are bigger than the GPU they run on", "sluice"};
   app.require_subcommand(1);
   sluice::ExitCode exit_code;
@@ -22,17 +42,17 @@ int main(int argc, char** argv) {
   sluice::add_synthesize(app);
   try {
     app.parse(argc, argv);
-    if (std::fflush(stdout) != 0) throw sluice::Error("standard output cannot be written");
+    check_output();
     return exit_code.value;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const sluice::InputError& error) {
     std::fflush(stdout);
-    fmt::print(stderr, "sluice: {}\n", error.what());
+    sluice::say(std::string("sluice: ") + error.what());
     return 2;
   } catch (const std::exception& error) {
     std::fflush(stdout);
-    fmt::print(stderr, "sluice: {}\n", error.what());
+    sluice::say(std::string("sluice: ") + error.what());
     return 1;
   }
 }

@@ -51,8 +51,8 @@ fs::path find_path(const std::string& path, const Origin& place, std::string_vie
   if (path.find('\0') != std::string::npos)
     throw InputError("{}: {} has a zero byte in its path", shown, what);
   const fs::path wanted = expand_home(path);
-  const std::array<fs::path, 3> bases{fs::path(place.file).parent_path(), fs::path(),
-                                      configs_directory().parent_path()};
+  const fs::path beside = place.line > 0 ? fs::path(place.file).parent_path() : fs::path();
+  const std::array<fs::path, 3> bases{beside, fs::path(), configs_directory().parent_path()};
   std::string looked;
   for (const fs::path& base : bases) {
     const fs::path candidate = fs::absolute(base / wanted).lexically_normal();

@@ -13,6 +13,12 @@ namespace {
 constexpr std::chrono::milliseconds kLivePeriod{100};
 constexpr std::chrono::seconds kLogPeriod{10};
 
+// Standard error may be a full disk or closed; what cannot be told must not end the work.
+void put(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
 std::size_t terminal_width() {
   winsize size{};
   if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 80;
@@ -28,7 +34,7 @@ std::string format_duration(double seconds) {
   return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
 }
 
-void say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
+void say(const std::string& line) { put(line + "\n"); }
 
 Progress::Progress(std::string what, double total, Format format)
     : what_(std::move(what)),
@@ -42,8 +48,7 @@ Progress::~Progress() { clear(); }
 
 void Progress::clear() {
   if (!terminal_ || !shown_) return;
-  fmt::print(stderr, "\r\x1b[K");
-  std::fflush(stderr);
+  put("\r\x1b[K");
   shown_ = false;
 }
 
@@ -65,8 +70,7 @@ void Progress::show(double done, const std::string& detail) {
   if (rate > 0 && total_ > done)
     line += fmt::format(", {} left", format_duration((total_ - done) / rate));
   if (!terminal_) return say(line);
-  fmt::print(stderr, "\r{}\x1b[K", line.substr(0, terminal_width() - 1));
-  std::fflush(stderr);
+  put("\r" + line.substr(0, terminal_width() - 1) + "\x1b[K");
   shown_ = true;
 }
 

@@ -39,7 +39,7 @@ class Progress {
 // "12 s", "3 min 20 s", "2 h 5 min".
 std::string format_duration(double seconds);
 
-// A whole line on standard error.
+// A whole line on standard error. Never fails: where it cannot be written it is lost.
 void say(const std::string& line);
 
 }  // namespace sluice

@@ -20,8 +20,7 @@ void finish_record(Json& record, std::span<const Json> earlier);
 // The policy to which others are compared.
 inline constexpr std::string_view kNaivePolicy = "naive_sync";
 
-// The table of a sweep, with a column for each input in which records differ, and for predicted ones
-// what bounds decoding.
-std::string format_table(std::span<const Json> records);
+// A figure of a record; null where it has none, as in one of an earlier version.
+Json figure(const Json& figures, const char* name);
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +18,27 @@ using Json = nlohmann::json;
 namespace {
 
 std::string reason() { return std::strerror(errno); }
+
+// What the harness reads out of a record of its own.
+bool is_record(const Json& record) {
+  const auto is = [](const Json& at, const char* key, Json::value_t type) {
+    return at.is_object() && at.contains(key) && at[key].type() == type;
+  };
+  using Type = Json::value_t;
+  return is(record, "id", Type::string) && is(record, "valid", Type::boolean) &&
+         is(record, "reasons", Type::array) && is(record, "inputs", Type::object) &&
+         is(record["inputs"], "policy", Type::object) &&
+         is(record["inputs"]["policy"], "plugin", Type::string) &&
+         is(record, "context", Type::object) && is(record["context"], "lossless", Type::boolean) &&
+         record["context"].contains("model") && is(record, "figures", Type::object) &&
+         (record["valid"] == true || !record["reasons"].empty());
+}
+
+// A write that was cut short begins as every record does; a crash can leave zeros in its place.
+bool is_torn_record(std::string_view tail) {
+  return tail.starts_with(std::string_view("{\"").substr(0, tail.size())) ||
+         tail.find_first_not_of('\0') == std::string_view::npos;
+}
 
 // Reads all of the file; its length is whatever it is now.
 std::string read_all(int file, const fs::path& path) {
@@ -65,6 +87,9 @@ void ResultsFile::open() {
   if (file < 0) throw InputError("{}: cannot be opened: {}", path_.string(), reason());
   file_ = file;
   try {
+    struct stat status {};
+    if (::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode))
+      throw InputError("{}: not a regular file; give another --out", path_.string());
     if (::flock(file_, LOCK_EX | LOCK_NB) != 0)
       throw InputError("{}: another sweep is writing here; wait for it, or give another --out",
                        path_.string());
@@ -84,14 +109,16 @@ void ResultsFile::read_lines() {
        begin = end + 1, end = text.find('\n', begin)) {
     Json record = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
                               text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-    if (!record.is_object() || !record.contains("id") || !record["id"].is_string() ||
-        !record.contains("inputs") || !record.contains("figures"))
+    if (!is_record(record))
       throw InputError("{}:{}: not a record of results; give another --out", path_.string(),
                        records_.size() + 1);
     records_.push_back(std::move(record));
   }
   size_ = begin;
   was_torn_ = begin < text.size();
+  if (was_torn_ && !is_torn_record(std::string_view(text).substr(begin)))
+    throw InputError("{}:{}: not a record of results; give another --out", path_.string(),
+                     records_.size() + 1);
   if (was_torn_ && (::ftruncate(file_, static_cast<off_t>(begin)) != 0 || ::fsync(file_) != 0))
     throw Error("{}: the torn last line cannot be cut off: {}", path_.string(), reason());
 }
@@ -115,6 +142,9 @@ void ResultsFile::append(Json record) {
       throw Error("{}: cannot be written ({}), nor be put back: {}", path_.string(), why, reason());
     throw Error("{}: cannot be written: {}", path_.string(), why);
   }
+  struct stat status {};
+  if (::fstat(file_, &status) != 0 || status.st_nlink == 0)
+    throw Error("{}: was deleted while it was written", path_.string());
   size_ += line.size();
   records_.push_back(std::move(record));
 }

@@ -9,6 +9,7 @@ namespace {
 
 using Kind = YamlNode::Kind;
 constexpr std::string_view kParamPrefix = "policy.params.";
+constexpr std::size_t kMostCells = 10'000;
 
 // A default as check_value would have given it.
 Json fallback_of(const Key& key) {
@@ -48,6 +49,7 @@ void walk(const std::string& path, const YamlNode& node, const Origin& key_place
 
 Axis read_axis(const std::string& path, const Origin& place, const YamlNode& list) {
   const Key* key = find_key(path);
+  if (path == "sweep") throw InputError("{}: a sweep is no axis of itself", to_string(place));
   if (!key && is_section(path))
     throw InputError("{}: an axis is one key written with dots, like {}.NAME: [..]",
                      to_string(place), path);
@@ -55,6 +57,9 @@ Axis read_axis(const std::string& path, const Origin& place, const YamlNode& lis
   if (list.kind != Kind::list || list.items.empty())
     throw InputError("{}: an axis is a list of values, not {}", to_string(list.place),
                      list.kind == Kind::list ? "an empty list" : describe(list));
+  if (list.items.size() > kMostCells)
+    throw InputError("{}: an axis of {} values; a sweep has at most {} cells",
+                     to_string(list.place), list.items.size(), kMostCells);
   Axis axis{path, {}};
   for (const YamlNode& item : list.items) {
     const std::vector<Json> values = key->type == KeyType::policy
@@ -99,12 +104,47 @@ bool same_choice(const Key& a, const Key& b) {
   return a.path == b.path || (!a.group.empty() && a.group == b.group);
 }
 
-void apply(const Override& override_, Document& document) {
+// What the command line has said so far. It has no order that a person would read into it, so of two
+// different values for one choice neither wins.
+class CommandLine {
+ public:
+  void say(const Key& key, const Json& value, const Origin& place) {
+    for (const Said& other : said_)
+      if (same_choice(*other.key, key) && (other.key != &key || other.value != value))
+        throw InputError("{}: {} is given already, by {}", to_string(place), key.path,
+                         to_string(other.place));
+    said_.push_back({&key, value, place});
+  }
+  void say_param(const std::string& name, const std::string& value, const Origin& place) {
+    const auto [known, is_new] = params_.emplace(name, value);
+    if (!is_new && known->second != value)
+      throw InputError("{}: the parameter {} is given already, as {}", to_string(place), name,
+                       known->second);
+  }
+
+ private:
+  struct Said {
+    const Key* key;
+    Json value;
+    Origin place;
+  };
+  std::vector<Said> said_;
+  std::map<std::string, std::string> params_;
+};
+
+Json values_of(const Axis& axis) {
+  Json values = Json::array();
+  for (const Setting& setting : axis.values) values.push_back(setting.value);
+  return {{"sweep", std::move(values)}};
+}
+
+void apply(const Override& override_, CommandLine& line, Document& document) {
   const std::string& path = override_.path;
   const YamlNode& value = override_.value;
   if (path.starts_with("sweep.")) {
     Axis axis = read_axis(path.substr(6), value.place, value);
     const Key& key = require_key(axis.path);
+    line.say(key, values_of(axis), value.place);
     for (Axis& known : document.axes)
       if (same_choice(require_key(known.path), key)) {
         known = std::move(axis);
@@ -114,7 +154,9 @@ void apply(const Override& override_, Document& document) {
     return;
   }
   walk(path, value, value.place, [&](const Key& key, const YamlNode& node) {
-    document.base.set(key, {check_value(key, node), node.place});
+    Setting setting{check_value(key, node), node.place};
+    line.say(key, setting.value, setting.place);
+    document.base.set(key, std::move(setting));
     std::erase_if(document.axes,
                   [&](const Axis& axis) { return same_choice(require_key(axis.path), key); });
   });
@@ -125,11 +167,12 @@ void set_param(Setting& policy, const std::string& name, const std::string& valu
 }
 
 // A parameter for every policy: the base's, and each of an axis; then equal ones are one.
-void apply_param(const Override& override_, Document& document) {
+void apply_param(const Override& override_, CommandLine& line, Document& document) {
   const std::string name = override_.path.substr(kParamPrefix.size());
   if (name.empty() || override_.value.kind != Kind::scalar)
     throw InputError("{}: a parameter is NAME=VALUE with a single value",
                      to_string(override_.value.place));
+  line.say_param(name, override_.value.text, override_.value.place);
   Setting base{document.base.value("policy"), override_.value.place};
   set_param(base, name, override_.value.text);
   document.base.set(require_key("policy"), std::move(base));
@@ -253,10 +296,11 @@ Document read_document(const YamlNode& root, std::span<const Override> overrides
          });
   }
   document.base.check_groups();
+  CommandLine line;
   for (const Override& override_ : overrides)
-    if (!override_.path.starts_with(kParamPrefix)) apply(override_, document);
+    if (!override_.path.starts_with(kParamPrefix)) apply(override_, line, document);
   for (const Override& override_ : overrides)
-    if (override_.path.starts_with(kParamPrefix)) apply_param(override_, document);
+    if (override_.path.starts_with(kParamPrefix)) apply_param(override_, line, document);
   document.base.check_groups();
   return document;
 }
@@ -265,9 +309,9 @@ std::vector<Settings> expand(const Document& document) {
   std::size_t count = 1;
   for (const Axis& axis : document.axes) {
     count *= axis.values.size();
-    if (count > 10'000)
-      throw InputError("{}: the sweep has more than 10000 cells",
-                       to_string(axis.values.front().place));
+    if (count > kMostCells)
+      throw InputError("{}: the sweep has more than {} cells", to_string(axis.values.front().place),
+                       kMostCells);
   }
   std::vector<Settings> cells{document.base};
   for (const Axis& axis : document.axes) {

@@ -60,7 +60,8 @@ struct Document {
   void forget(std::string_view path);
 };
 
-// Overrides are applied in order; one of a swept key fixes that axis. `policy.params.NAME` sets a
+// Overrides go over the file, and one of a swept key fixes that axis; two that differ about one choice
+// are an error. `policy.params.NAME` sets a
 // parameter of every policy. Throws InputError with the place for whatever is not right.
 Document read_document(const YamlNode& root, std::span<const Override> overrides);
 

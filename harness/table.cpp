@@ -1,3 +1,5 @@
+#include "harness/table.hpp"
+
 #include <algorithm>
 #include <set>
 
@@ -14,8 +16,9 @@ std::string number(const Json& value, int digits) {
 }
 
 std::string hit_rate(const Json& figures) {
-  if (!figures["hits"].is_number() || !figures["misses"].is_number()) return "-";
-  const double hits = figures["hits"].get<double>(), misses = figures["misses"].get<double>();
+  const Json hit = figure(figures, "hits"), miss = figure(figures, "misses");
+  if (!hit.is_number() || !miss.is_number()) return "-";
+  const double hits = hit.get<double>(), misses = miss.get<double>();
   return hits + misses > 0 ? fmt::format("{:.1f}%", 100 * hits / (hits + misses)) : "-";
 }
 
@@ -83,15 +86,15 @@ std::string format_table(std::span<const Json> records) {
     const Json flat = inputs.flatten();
     for (const std::string& path : differing)
       row.push_back(flat.contains(path) ? plain(flat[path]) : "-");
-    row.push_back(number(figures["ttft_ms"], 1));
-    row.push_back(number(figures["decode_tokens_per_second"], 2));
-    row.push_back(number(figures["speedup_over_naive"], 2));
-    row.push_back(number(figures["stall_ms_per_token"], 1));
-    row.push_back(number(figures["h2d_gbps"], 2));
+    row.push_back(number(figure(figures, "ttft_ms"), 1));
+    row.push_back(number(figure(figures, "decode_tokens_per_second"), 2));
+    row.push_back(number(figure(figures, "speedup_over_naive"), 2));
+    row.push_back(number(figure(figures, "stall_ms_per_token"), 1));
+    row.push_back(number(figure(figures, "h2d_gbps"), 2));
     row.push_back(hit_rate(figures));
     if (predicted) {
-      row.push_back(plain(figures["decode_bound"]));
-      row.push_back(number(figures["decode_at_best"], 2));
+      row.push_back(plain(figure(figures, "decode_bound")));
+      row.push_back(number(figure(figures, "decode_at_best"), 2));
     }
     row.emplace_back(record.at("valid") == true ? "yes" : "NO");
     rows.push_back(std::move(row));

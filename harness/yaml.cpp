@@ -5,6 +5,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <sstream>
+#include <unordered_map>
 
 #include "core/error.hpp"
 #include "core/json.hpp"
@@ -56,7 +57,8 @@ class TreeBuilder final : public YAML::EventHandler {
  private:
   struct Level {
     YamlNode* node;
-    bool key_next;  // of a map: the next event is a key
+    bool key_next;                                 // of a map: the next event is a key
+    std::unordered_map<std::string, int> lines{};  // where its keys stand
   };
 
   Origin place_of(const YAML::Mark& mark) const {
@@ -91,11 +93,12 @@ class TreeBuilder final : public YAML::EventHandler {
     if (kind != YamlNode::Kind::scalar) fail(mark, "an empty key; a key is a word");
     if (name == "<<") fail(mark, "a merge key (<<); write the keys out");
     Level& level = open_.back();
-    for (const YamlNode::Key& known : level.node->keys)
-      if (known.name == name)
-        fail(mark, fmt::format("the key '{}' stands twice; the first is in line {}", name,
-                               known.place.line));
-    level.node->keys.push_back({name, place_of(mark)});
+    const Origin place = place_of(mark);
+    const auto [known, is_new] = level.lines.emplace(name, place.line);
+    if (!is_new)
+      fail(mark,
+           fmt::format("the key '{}' stands twice; the first is in line {}", name, known->second));
+    level.node->keys.push_back({name, place});
     level.key_next = false;
   }
 

@@ -151,7 +151,7 @@ void execute(const ChatCommand& command) {
   if (terminal) say("(/reset begins anew, /exit ends)");
   for (std::string line;;) {
     if (terminal) {
-      fmt::print(stderr, "> ");
+      std::fputs("> ", stderr);
       std::fflush(stderr);
     }
     if (!std::getline(std::cin, line) || line == "/exit") break;

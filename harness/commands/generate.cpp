@@ -17,7 +17,8 @@ namespace {
 
 struct GenerateCommand {
   ExperimentOptions experiment;
-  std::string prompt, prompt_ids, force_ids;
+  std::optional<std::string> prompt;
+  std::string prompt_ids, force_ids;
   std::vector<std::string> stops;
   bool json = false, first_logits = false;
 };
@@ -37,10 +38,13 @@ Settings settings_of(const GenerateCommand& command) {
                      "sweep." + document.axes.front().path);
   Json prompt;
   if (command.prompt_ids.empty())
-    prompt["text"] = command.prompt;
+    prompt["text"] = *command.prompt;
   else
     prompt["ids"] = ids_of(command.prompt_ids, "--prompt-ids");
   document.base.set(*find_key("generation.prompts"), {Json::array({prompt}), {"--prompt"}});
+  for (const std::string& stop : command.stops)
+    if (stop.empty())
+      throw InputError("--stop: an empty text is everywhere; give one of a character or more");
   if (!command.stops.empty())
     document.base.set(*find_key("generation.stop"), {command.stops, {"--stop"}});
   return document.base;
@@ -53,7 +57,7 @@ std::string shown_ids(const std::vector<std::int32_t>& ids) {
 }
 
 void execute(const GenerateCommand& command) {
-  if (command.prompt.empty() == command.prompt_ids.empty())
+  if (command.prompt.has_value() == !command.prompt_ids.empty())
     throw InputError("generate needs a prompt: --prompt TEXT or --prompt-ids 1,2,3, one of them");
   ModelCache models;
   PluginCache plugins = command.experiment.plugins();
@@ -104,13 +108,13 @@ void execute(const GenerateCommand& command) {
     Json object{{"prompt_ids", request.prompt},
                 {"tokens", executes ? Json(result.tokens) : Json(nullptr)},
                 {"text", executes && out.has_text() ? Json(out.text()) : Json(nullptr)},
-                {"predicted", !executes},
                 {"ttft_ms", ttft_ms},
                 {"decode_tokens_per_second", rate},
                 {"peak_device_bytes", peak},
                 {"h2d_bytes", moved},
                 {"stall_ms", stall_ms}};
     if (command.first_logits && executes) object["first_logits"] = result.first_logits;
+    if (!executes) object["predicted"] = true;
     fmt::print("{}\n", to_line(object));
     return;
   }

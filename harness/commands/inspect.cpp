@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <limits>
 
 #include "core/device/sim_device.hpp"
 #include "core/engine/budget.hpp"
@@ -46,11 +47,7 @@ class Sizes {
 };
 
 Settings settings_of(const InspectCommand& command) {
-  std::vector<Override> overrides;
-  if (command.model.starts_with("synthetic:"))
-    overrides.push_back(plain_override("model.synthetic", command.model.substr(10), "inspect"));
-  else
-    overrides.push_back(plain_override("model.path", command.model, "inspect"));
+  std::vector<Override> overrides = model_overrides(command.model, "inspect");
   if (!command.dtype.empty())
     overrides.push_back(plain_override("dtype", command.dtype, "--dtype"));
   return read_document(YamlNode{}, overrides).base;
@@ -175,13 +172,14 @@ void add_inspect(CLI::App& app) {
       *app.add_subcommand("inspect", "a model's units and sizes, and what fits in which budget");
   auto options = std::make_shared<InspectCommand>();
   command
-      .add_option("model", options->model,
-                  "a Hugging Face directory, or synthetic:NAME for a shape of configs/models")
+      .add_option(
+          "model", options->model,
+          "a Hugging Face directory, or synthetic:NAME[:SEED] for a shape of configs/models")
       ->type_name("MODEL")
       ->required();
   command.add_option("--dtype", options->dtype, "auto, f32, bf16 or f16");
   command.add_option("--context", options->context, "positions to leave room for")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1u, std::numeric_limits<std::uint32_t>::max()));
   command.add_flag("--json", options->json, "JSON in place of tables");
   command.callback([options] { execute(*options); });
 }

@@ -13,16 +13,19 @@ const Key& key_of(const std::string& path) {
   return *key;
 }
 
-// NAME or NAME:SEED, after "synthetic:".
-void synthetic_model(const std::string& given, std::vector<Override>& out) {
-  const std::string name = given.substr(std::string("synthetic:").size());
-  const std::size_t colon = name.find(':');
-  out.push_back(plain_override("model.synthetic", name.substr(0, colon), "--model"));
-  if (colon != std::string::npos)
-    out.push_back(plain_override("model.seed", name.substr(colon + 1), "--model"));
-}
-
 }  // namespace
+
+std::vector<Override> model_overrides(const std::string& model, const std::string& option) {
+  constexpr std::string_view kSynthetic = "synthetic:";
+  if (!model.starts_with(kSynthetic)) return {plain_override("model.path", model, option)};
+  const std::string name = model.substr(kSynthetic.size());
+  const std::size_t colon = name.find(':');
+  std::vector<Override> out{plain_override("model.synthetic", name.substr(0, colon), option)};
+  if (colon != std::string::npos)
+    out.push_back(plain_override("model.seed", name.substr(colon + 1), option));
+  for (Override& part : out) part.value.place.file = option + " " + model;
+  return out;
+}
 
 void ExperimentOptions::add_key(CLI::App& command, const std::string& name,
                                 const std::string& key) {
@@ -44,7 +47,14 @@ void ExperimentOptions::add_key(CLI::App& command, const std::string& name,
 }
 
 void ExperimentOptions::add_to(CLI::App& command) {
-  add_key(command, "--policy", "policy");
+  command
+      .add_option_function<std::string>(
+          "--policy",
+          [this](const std::string& name) {
+            given_.push_back(plain_override("policy", name, "--policy"));
+          },
+          "the plugin that decides what is on the device, or resident: everything is")
+      ->type_name("NAME");
   command.add_option("--param", params_, "a parameter of the policy; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
@@ -79,10 +89,8 @@ void ExperimentOptions::add_model(CLI::App& command) {
 std::vector<Override> ExperimentOptions::overrides() const {
   std::vector<Override> out;
   for (const std::string& set : sets_) out.push_back(parse_override(set, "--set"));
-  if (model_.starts_with("synthetic:"))
-    synthetic_model(model_, out);
-  else if (!model_.empty())
-    out.push_back(plain_override("model.path", model_, "--model"));
+  if (!model_.empty())
+    for (Override& part : model_overrides(model_, "--model")) out.push_back(std::move(part));
   out.insert(out.end(), given_.begin(), given_.end());
   for (const std::string& param : params_) {
     const std::size_t equals = param.find('=');

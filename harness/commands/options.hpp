@@ -9,6 +9,9 @@
 
 namespace sluice {
 
+// PATH, or synthetic:NAME[:SEED], as an experiment says it; `option` names it in errors.
+std::vector<Override> model_overrides(const std::string& model, const std::string& option);
+
 // --policy --param --gpu-layer-budget --device --machine --dtype --set --plugin-dir. Values are checked where
 // a file's would be, so the messages are the same.
 class ExperimentOptions {

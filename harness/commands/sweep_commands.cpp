@@ -8,6 +8,7 @@
 #include "harness/progress.hpp"
 #include "harness/record.hpp"
 #include "harness/sweep.hpp"
+#include "harness/table.hpp"
 
 namespace sluice {
 namespace {

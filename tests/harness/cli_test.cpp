@@ -46,7 +46,7 @@ TEST_CASE("generate prints one JSON object with the reference's tokens") {
   for (const auto& [key, value] : object.items()) keys.insert(key);
   CHECK(keys == std::set<std::string>{"prompt_ids", "tokens", "text", "ttft_ms",
                                       "decode_tokens_per_second", "peak_device_bytes", "h2d_bytes",
-                                      "stall_ms", "first_logits", "predicted"});
+                                      "stall_ms", "first_logits"});
   CHECK(object["prompt_ids"] == golden["prompt"]);
   CHECK(object["tokens"] == golden["greedy_fp32"]);
   CHECK(object["first_logits"].size() == 320);
@@ -94,6 +94,8 @@ TEST_CASE("wrong input ends with exit code 2 and a message that names it") {
       {good + prompts + "device: {kind: sim}\n", "sim needs a device.machine"},
       {good + prompts + "device: {kind: sim, machine: rtx307}\n",
        "x.yaml:3:30: no machine 'rtx307'"},
+      {good + prompts + "sweep: {sweep: [1]}\n", "x.yaml:3:9: a sweep is no axis of itself"},
+      {"model: {path: x.yaml}\n" + prompts, "x.yaml:1:15: model 'x.yaml' is no directory"},
       {"a: [\n", "x.yaml:"},
   };
   for (const Case& one : cases) {
@@ -113,7 +115,7 @@ TEST_CASE("options are checked as a file's values are") {
   const std::string model = kModels + "qwen3-tiny";
   struct Case {
     std::vector<std::string> more;
-    const char* message;
+    std::string message;
   };
   const std::vector<Case> cases{
       {{"--gpu-layer-budget", "0"}, "--gpu-layer-budget 0: budget.gpu_layer_budget must be"},
@@ -129,7 +131,17 @@ TEST_CASE("options are checked as a file's values are") {
       {{"--max-new-tokens", "5000"}, "positions"},
       {{"--prompt", "text too"}, "one of them"},
       {{"--stop", "###"}, "no tokenizer"},
-      {{"--chat"}, ""},
+      {{"--stop", ""}, "--stop: an empty text"},
+      {{"--chat"}, "no tokenizer"},
+      {{"--top-k", "5"}, "--top-k 5: generation.top_k changes nothing while decoding is greedy"},
+      {{"--link-gbps", "1e-20"}, "0.001 to 1000000"},
+      {{"--seed", "9223372036854775807"}, "0 to 9.2e+18"},
+      {{"--set", "model.synthetic=tiny-dense"},
+       "--model " + model + ": model.path is given already, by --set model.synthetic=tiny-dense"},
+      {{"--set", "budget.bytes=200000", "--gpu-layer-budget", "2"}, "given already"},
+      {{"--max-new-tokens", "5", "--set", "generation.max_new_tokens=2"}, "given already"},
+      {{"--policy", "ring_prefetch", "--param", "depth=1", "--param", "depth=2"},
+       "--param depth=2: the parameter depth is given already, as 1"},
       {{"--no-such-option"}, "--no-such-option"},
       {{"--plugin-dir", "/nowhere/at/all"}, "/nowhere/at/all"},
   };

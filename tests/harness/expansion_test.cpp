@@ -67,11 +67,14 @@ TEST_CASE("an override of a swept key fixes that axis") {
   REQUIRE(bytes.size() == 5);
   CHECK(bytes[0].to_json()["budget"] == Json{{"bytes", 1u << 30}});
 
-  // Later ones win.
-  const auto twice = with({parse_override("budget.bytes=1GiB", "--set"),
-                           plain_override("budget.gpu_layer_budget", "2", "--gpu-layer-budget")});
-  REQUIRE(twice.size() == 5);
-  CHECK(label(twice[0]) == "naive_sync/2");
+  // Of two that differ neither is meant more than the other.
+  const Override size = parse_override("budget.bytes=1GiB", "--set");
+  CHECK_THAT(input_error([&] {
+               with({size, plain_override("budget.gpu_layer_budget", "2", "--gpu-layer-budget")});
+             }),
+             Contains("--gpu-layer-budget 2: budget.gpu_layer_budget is given already, by --set "
+                      "budget.bytes=1GiB"));
+  CHECK(with({size, size}).size() == 5);
 }
 
 TEST_CASE("overrides reach every form of value") {

@@ -13,7 +13,7 @@
 namespace sluice::test {
 namespace {
 
-// Standard streams go to files, so that no pipe can fill.
+// Standard streams go to files, so that no pipe can fill. One without a name is closed.
 pid_t start(const std::vector<std::string>& arguments, const std::string& in,
             const std::string& out, const std::string& err) {
   std::vector<std::string> words{std::string(SLUICE_TEST_BUILD_DIR) + "/sluice"};
@@ -24,10 +24,13 @@ pid_t start(const std::vector<std::string>& arguments, const std::string& in,
   const pid_t child = ::fork();
   if (child < 0) throw std::runtime_error("fork failed");
   if (child > 0) return child;
-  const int files[3] = {::open(in.c_str(), O_RDONLY),
-                        ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600),
-                        ::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600)};
-  for (int i = 0; i < 3; ++i) ::dup2(files[i], i);
+  const auto place = [](int stream, const std::string& name, int flags) {
+    const int file = name.empty() ? -1 : ::open(name.c_str(), flags | O_CLOEXEC, 0600);
+    file < 0 ? ::close(stream) : ::dup2(file, stream);
+  };
+  place(STDIN_FILENO, in, O_RDONLY);
+  place(STDOUT_FILENO, out, O_WRONLY | O_CREAT | O_TRUNC);
+  place(STDERR_FILENO, err, O_WRONLY | O_CREAT | O_TRUNC);
   ::execv(argv[0], argv.data());
   ::_exit(127);
 }
@@ -49,6 +52,11 @@ Finished run_sluice(const std::vector<std::string>& arguments, const std::string
   finished.out = bytes_of(out);
   finished.err = bytes_of(err);
   return finished;
+}
+
+int run_sluice_into(const std::vector<std::string>& arguments, const std::string& out,
+                    const std::string& err) {
+  return wait_for(start(arguments, "/dev/null", out, err));
 }
 
 bool kill_sluice(const std::vector<std::string>& arguments, std::chrono::microseconds delay) {

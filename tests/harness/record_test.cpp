@@ -1,6 +1,7 @@
 #include <string>
 
 #include "harness/record.hpp"
+#include "harness/table.hpp"
 #include "tests/catch.hpp"
 #include "tests/messages.hpp"
 

@@ -12,7 +12,13 @@ namespace {
 using Json = nlohmann::json;
 
 Json record(const std::string& id) {
-  return {{"id", id}, {"inputs", Json::object()}, {"figures", {{"x", 1.5}}}, {"text", "\n\"\xff"}};
+  return {{"id", id},
+          {"valid", true},
+          {"reasons", Json::array()},
+          {"inputs", {{"policy", {{"plugin", "ring_prefetch"}}}}},
+          {"context", {{"lossless", true}, {"model", "m"}}},
+          {"figures", {{"x", 1.5}}},
+          {"text", "\n\"\xff"}};
 }
 
 }  // namespace
@@ -60,13 +66,31 @@ TEST_CASE("a second sweep in the same directory is refused while the first is th
 
 TEST_CASE("a file that holds something else is refused with its line and left alone") {
   const test::ScratchDir dir;
-  const std::string text = to_line(record("1")) + "\nsomething else\n";
-  dir.write("results.jsonl", text);
-  CHECK_THAT(input_error([&] { ResultsFile(dir.path(), true); }),
-             Contains("results.jsonl:2: not a record"));
-  CHECK(test::bytes_of(dir.path() / "results.jsonl") == text);
+  Json damaged = record("2");
+  damaged["figures"] = nullptr;
+  Json no_verdict = record("2");
+  no_verdict.erase("valid");
+  for (const std::string& second : {std::string("something else\n"), std::string("no line end"),
+                                    to_line(damaged) + "\n", to_line(no_verdict) + "\n"}) {
+    const std::string text = to_line(record("1")) + "\n" + second;
+    dir.write("results.jsonl", text);
+    CHECK_THAT(input_error([&] { ResultsFile(dir.path(), true); }),
+               Contains("results.jsonl:2: not a record"));
+    CHECK(test::bytes_of(dir.path() / "results.jsonl") == text);
+  }
+  const test::ScratchDir links;
+  std::filesystem::create_symlink("/dev/zero", links.path() / "results.jsonl");
+  CHECK_THAT(input_error([&] { ResultsFile(links.path(), true); }), Contains("not a regular file"));
   const auto file = dir.write("plain", "");
   CHECK_THAT(input_error([&] { ResultsFile(file, true); }), Contains("cannot be made a directory"));
+}
+
+TEST_CASE("a file that was deleted meanwhile is noticed, for nothing more would be found") {
+  const test::ScratchDir dir;
+  ResultsFile file(dir.path(), true);
+  file.append(record("1"));
+  std::filesystem::remove(file.path());
+  CHECK_THROWS_WITH(file.append(record("2")), Contains("was deleted while it was written"));
 }
 
 TEST_CASE("nothing is created before the first record when told so") {

@@ -63,7 +63,7 @@ TEST_CASE("every wrong value is an error with its place and what would be right"
       {"generation: {seed: 99999999999999999999}\n", "x.yaml:1:20", "not 99999999999999999999"},
       {"generation: {top_p: 0}\n", "x.yaml:1:21", "not 0"},
       {"generation: {temperature: -1}\n", "x.yaml:1:27", "not -1"},
-      {"device: {link_gbps: 0}\n", "x.yaml:1:21", "above 0"},
+      {"device: {link_gbps: 0}\n", "x.yaml:1:21", "0.001 to 1000000"},
       {"measure: {repeats: 0}\n", "x.yaml:1:20", "1 to 1000"},
       // what excludes each other
       {"budget: {gpu_layer_budget: 2, bytes: 1GiB}\n", "x.yaml:1:", "exclude each other"},
