@@ -77,7 +77,7 @@ PolicyChoice make_policy_choice(const Settings& settings) {
   if (choice.name == kMappedPolicy)
     throw InputError(
         "{}: mapped lets kernels read the host's memory over the link, which no device of this "
-        "build can; there is resident, or a plug-in's name",
+        "build can; there is resident, or a plugin's name",
         at(settings, "policy"));
   if (choice.name == kResidentPolicy && !choice.params.empty())
     throw InputError("{}: resident has no parameters, so '{}' means nothing",

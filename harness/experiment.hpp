@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// Names that stand for providers of the engine's own, not for plug-ins.
+// Names that stand for providers of the engine's own, not for plugins.
 inline constexpr std::string_view kResidentPolicy = "resident";
 inline constexpr std::string_view kMappedPolicy = "mapped";
 

@@ -50,7 +50,7 @@ constexpr auto kKeys = std::to_array<Key>({
      .type = KeyType::policy,
      .fallback = "ring_prefetch",
      .help =
-         "the plug-in that decides which weights are on the device; or resident: everything is"},
+         "the plugin that decides which weights are on the device; or resident: everything is"},
 
     {.path = "budget.gpu_layer_budget",
      .type = KeyType::integer,

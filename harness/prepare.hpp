@@ -24,7 +24,7 @@ class PluginCache {
 };
 
 struct PreparedCell {
-  std::string id;  // a hash of all that decides the result: inputs, model's and plug-in's content
+  std::string id;  // a hash of all that decides the result: inputs, model's and plugin's content
   Experiment experiment;
   const Model* model = nullptr;
   DType dtype = DType::bf16;
@@ -36,7 +36,7 @@ struct PreparedCell {
   bool is_resident() const { return plugin == nullptr; }
 };
 
-// Throws InputError: a model, plug-in or device that is missing or broken, parameters out of range, a prompt
+// Throws InputError: a model, plugin or device that is missing or broken, parameters out of range, a prompt
 PreparedCell prepare(Experiment experiment, ModelCache& models, PluginCache& plugins);
 
 // One prompt of check_prompts() as ids. `index` tells random prompts apart.
