@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/weights/hash.hpp"
+#include "harness/bounds.hpp"
 #include "harness/build_info.hpp"
 #include "harness/figures.hpp"
 #include "harness/session.hpp"
@@ -40,33 +41,52 @@ class StopWatch {
   std::vector<StopText> stops_;
 };
 
-// Divides the compute stream's waits between prefill and decoding: what it has waited by a batch's
-// first token is prefill's.
-class StallMeter {
+// Of a run's time: how long the compute stream waited for weights, and, on a simulated device, how
+// long each resource worked.
+struct Spent {
+  std::uint64_t stall_ns = 0;
+  BusyTimes busy;
+};
+
+// Divides that between prefill and decoding: what was spent by a batch's first token is prefill's.
+class SpentMeter {
  public:
-  StallMeter(Session& session, std::uint32_t batch)
-      : session_(session), batch_(batch), seen_(session.stall_ns()) {}
+  SpentMeter(Session& session, std::uint32_t batch)
+      : session_(session), batch_(batch), seen_(now()) {}
   void token(std::size_t request) {
     const std::size_t group = request / batch_;
-    take(group == group_ ? decode_ns : prefill_ns);
+    take(group == group_ ? decode : prefill);
     group_ = group;
   }
-  void end() { take(decode_ns); }
+  void end() { take(decode); }
 
-  std::uint64_t prefill_ns = 0, decode_ns = 0;
+  Spent prefill, decode;
 
  private:
-  void take(std::uint64_t& sum) {
-    const std::uint64_t now = session_.stall_ns();
-    sum += now - seen_;
-    seen_ = now;
+  Spent now() { return {session_.stall_ns(), session_.busy()}; }
+  void take(Spent& sum) {
+    const Spent spent = now();
+    sum.stall_ns += spent.stall_ns - seen_.stall_ns;
+    sum.busy += spent.busy - seen_.busy;
+    seen_ = spent;
   }
 
   Session& session_;
   std::uint32_t batch_;
   std::size_t group_ = std::numeric_limits<std::size_t>::max();
-  std::uint64_t seen_;
+  Spent seen_;
 };
+
+void put_bound(Json& figures, const std::string& phase, const BusyTimes& busy,
+               std::uint64_t elapsed_ns) {
+  if (elapsed_ns == 0) return;
+  const Bound bound = bound_of(busy, elapsed_ns);
+  figures[phase + "_bound"] = bound.by;
+  figures[phase + "_at_best"] = bound.at_best;
+  figures[phase + "_busy_percent"] = {{"link", bound.link_percent},
+                                      {"compute", bound.compute_percent},
+                                      {"host", bound.host_percent}};
+}
 
 std::uint64_t elapsed_ns(std::chrono::steady_clock::time_point since) {
   return static_cast<std::uint64_t>(
@@ -79,7 +99,8 @@ class CellRun {
   CellRun(const PreparedCell& cell, ModelCache& models, const CellProgress& progress)
       : cell_(cell),
         models_(models),
-        session_(cell, models.pack(cell.experiment.model, cell.dtype, cell.experiment.device.kind)),
+        executes_(cell.experiment.device.kind != DeviceKind::sim),
+        session_(cell, models.pack(cell.experiment.model, cell.dtype, cell.experiment.device)),
         progress_(progress) {
     const Experiment& experiment = cell.experiment;
     total_ = static_cast<std::uint64_t>(cell.prompts.size()) *
@@ -123,10 +144,10 @@ class CellRun {
   double link_gbps(LinkRates& links) {
     const DeviceSpec& device = cell_.experiment.device;
     if (device.link_gbps) return *device.link_gbps;
-    if (!session_.device().info().executes) return 0;
+    if (device.machine) return device.machine->h2d.peak_gbps();
     const auto known = links.find(device.kind);
     if (known != links.end()) return known->second;
-    return links[device.kind] = measure_link_gbps(models_.host(device.kind));
+    return links[device.kind] = measure_link_gbps(models_.host(device));
   }
 
   RepeatFigures once(CellResult& result) {
@@ -136,22 +157,23 @@ class CellRun {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const auto start = std::chrono::steady_clock::now();
       requests[i].prompt = prompt_ids(generation.prompts[i], i, *cell_.model, generation);
-      if (generation.prompts[i].contains("text")) tokenising_ns += elapsed_ns(start);
+      // The clock on the wall says nothing of a machine that is not here.
+      if (executes_ && generation.prompts[i].contains("text")) tokenising_ns += elapsed_ns(start);
       requests[i].sampling = generation.sampling;
       requests[i].max_new_tokens = generation.max_new_tokens;
       requests[i].ignore_eos = generation.ignore_eos;
     }
     StopWatch stops(*cell_.model, generation.stop_texts, requests.size());
-    StallMeter stall(session_, cell_.batch);
+    SpentMeter spent(session_, cell_.batch);
     const PhaseBook before = session_.phases();
     const std::vector<GenerationResult> results = session_.generator().run(
         requests, cell_.batch, [&](std::size_t request, std::int32_t token) {
-          stall.token(request);
+          spent.token(request);
           ++done_;
           if (progress_) progress_(done_, total_);
-          return stops.take(request, token);
+          return !executes_ || stops.take(request, token);
         });
-    stall.end();
+    spent.end();
 
     const GenerationTimes& times = session_.generator().times();
     const PhaseBook book = session_.phases() - before;
@@ -169,13 +191,18 @@ class CellRun {
       figures.sequence_ns += one.total_ns - one.first_token_ns;
       tokens.push_back(one.tokens);
     }
-    figures.prefill_stall_ns = stall.prefill_ns;
-    figures.decode_stall_ns = stall.decode_ns;
+    figures.prefill_stall_ns = spent.prefill.stall_ns;
+    figures.decode_stall_ns = spent.decode.stall_ns;
     figures.prefill = book.prefill;
     figures.decode = book.decode;
     figures.decode_passes = book.decode_passes;
     figures.decode_rows = book.decode_rows;
 
+    if (!executes_) {
+      put_bound(result.figures, "prefill", spent.prefill.busy, times.prefill_ns);
+      put_bound(result.figures, "decode", spent.decode.busy, times.decode_ns);
+      return figures;
+    }
     if (!result.tokens.empty() && result.tokens != tokens && result.reasons.empty())
       result.reasons.emplace_back("tokens differ between two runs over the same prompts");
     result.tokens = std::move(tokens);
@@ -193,7 +220,7 @@ class CellRun {
   // A value that is not finite at any position reaches the logits after the last one. Checked for the
   // longest sequence and for any that ends in one token over and over.
   void check_finite(CellResult& result) {
-    if (!session_.device().info().executes) return;
+    if (!executes_) return;
     constexpr std::size_t kSame = 8;
     std::size_t longest = 0;
     const auto length = [&](std::size_t i) {
@@ -223,6 +250,7 @@ class CellRun {
 
   const PreparedCell& cell_;
   ModelCache& models_;
+  const bool executes_;  // false: there is time but no result
   Session session_;
   const CellProgress& progress_;
   std::uint64_t done_ = 0, total_ = 0;
@@ -238,12 +266,13 @@ CellResult run_cell(const PreparedCell& cell, ModelCache& models, LinkRates& lin
     CellRun run(cell, models, progress);
     run.describe(result);
     run.run(result, links);
-    result.figures["tokens_hash"] = hash_tokens(result.tokens);
+    if (!result.tokens.empty()) result.figures["tokens_hash"] = hash_tokens(result.tokens);
   } catch (const Error& error) {
     if (rethrow) throw;
     result.reasons.emplace_back(error.what());
   }
-  result.figures["process_peak_rss_bytes"] = peak_memory_bytes();
+  if (cell.experiment.device.kind != DeviceKind::sim)
+    result.figures["process_peak_rss_bytes"] = peak_memory_bytes();
   return result;
 }
 

@@ -16,7 +16,8 @@ struct CellResult {
   Json shape = Json::object();       // what the engine set up
   bool lossless = false;             // tokens must equal those of any other lossless cell
   std::string device;
-  std::vector<std::vector<std::int32_t>> tokens;  // of the last repeat, by prompt
+  // Of the last repeat, by prompt; none where the device was simulated.
+  std::vector<std::vector<std::int32_t>> tokens;
 };
 
 // Done and total new tokens over warm-up and repeats; done may end lower, where sequences stop.

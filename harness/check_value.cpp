@@ -77,6 +77,36 @@ Json check_size(const Key& key, const YamlNode& node) {
   return *value;
 }
 
+// Larger pieces may go faster or slower, but none arrives before a smaller one.
+Json check_rates(const Key& key, const YamlNode& node) {
+  if (node.kind != Kind::map || node.keys.empty()) wrong(key, node);
+  Json points = Json::array();
+  double last_bytes = 0, last_ns = 0;
+  for (std::size_t i = 0; i < node.keys.size(); ++i) {
+    const auto& [name, place] = node.keys[i];
+    const auto bytes = read_size(name);
+    if (!bytes || *bytes == 0)
+      throw InputError("{}: in {}, '{}' must be a size like 64KiB or 4MiB, above 0",
+                       to_string(place), key.path, name);
+    const YamlNode& rate = node.items[i];
+    const auto gbps =
+        rate.kind == Kind::scalar && !rate.quoted ? read_real(rate.text) : std::nullopt;
+    if (!gbps || *gbps <= key.min || *gbps > key.max)
+      throw InputError("{}: {} at {} must be a number, {}, not {}", to_string(rate.place), key.path,
+                       name, range_of_key(key), describe(rate));
+    const auto size = static_cast<double>(*bytes);
+    if (size <= last_bytes || size / *gbps < last_ns)
+      throw InputError(
+          "{}: {} must ascend in size, and no larger copy may take less time; {} at {} "
+          "GB/s does not follow what stands before it",
+          to_string(place), key.path, name, *gbps);
+    last_bytes = size;
+    last_ns = size / *gbps;
+    points.push_back({*bytes, *gbps});
+  }
+  return points;
+}
+
 Json check_choice(const Key& key, const YamlNode& node) {
   if (is_word_of(key, node.text)) return node.text;
   const auto near = nearest_names(node.text, words_of(key), 1);
@@ -191,6 +221,7 @@ std::string expected(const Key& key) {
     }
     case KeyType::policy:
       return "NAME, {NAME: {param: value}} or {plugin: NAME, params: {param: value}}";
+    case KeyType::rates: return "a map from sizes of copies to rates, like {64KiB: 13, 4MiB: 24.5}";
     case KeyType::prompts:
       return "a file of prompts, or a list of texts, {ids: [..]} and {random: LENGTH}";
     case KeyType::stops: return "a text, a token id, or a list of them";
@@ -200,6 +231,7 @@ std::string expected(const Key& key) {
 
 Json check_value(const Key& key, const YamlNode& node) {
   if (key.type == KeyType::policy) return policies(key, node, false).front();
+  if (key.type == KeyType::rates) return check_rates(key, node);
   if (key.type == KeyType::stops) return check_stops(key, node);
   if (key.type == KeyType::prompts && node.kind == Kind::list) return check_prompts(node);
   if (node.kind != Kind::scalar) wrong(key, node);

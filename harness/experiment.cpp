@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/weights/hash.hpp"
+#include "harness/machine_file.hpp"
 #include "harness/paths.hpp"
 #include "harness/prompts.hpp"
 #include "harness/value.hpp"
@@ -38,9 +39,15 @@ DeviceSpec make_device_spec(const Settings& settings) {
                        at(settings, "device.link_gbps"), kind);
     spec.link_gbps = settings.value("device.link_gbps").get<double>();
   }
-  if (settings.find("device.machine") && spec.kind != DeviceKind::sim)
+  const Setting* machine = settings.find("device.machine");
+  if (machine && spec.kind != DeviceKind::sim)
     throw InputError("{}: device.machine is what sim imitates; the device is {}",
                      at(settings, "device.machine"), kind);
+  if (machine)
+    spec.machine = load_machine(machine->value.get<std::string>(), machine->place);
+  else if (spec.kind == DeviceKind::sim)
+    throw InputError("{}: sim needs a device.machine to imitate: {}, or a file like those",
+                     at(settings, "device.kind"), known_machines());
   return spec;
 }
 
@@ -161,6 +168,11 @@ Experiment make_experiment(const Settings& settings, const std::string& file) {
   read_prompts(settings, experiment);
   experiment.warmup = settings.value("measure.warmup").get<std::uint32_t>();
   experiment.repeats = settings.value("measure.repeats").get<std::uint32_t>();
+  if (experiment.device.kind == DeviceKind::sim) {  // virtual time is the same each time
+    experiment.inputs["measure"] = {{"warmup", 0}, {"repeats", 1}};
+    experiment.warmup = 0;
+    experiment.repeats = 1;
+  }
   return experiment;
 }
 

@@ -32,7 +32,9 @@ constexpr auto kKeys = std::to_array<Key>({
      .fallback = "cpu",
      .words = "cpu|cuda|sim",
      .help = "where the model runs"},
-    {.path = "device.machine", .help = "the machine in configs/machines that sim imitates"},
+    {.path = "device.machine",
+     .help = "sim only, and needed there: the machine in configs/machines that it imitates, or a "
+             "file like those"},
     {.path = "device.memory_limit",
      .type = KeyType::size,
      .min = 1,

@@ -21,6 +21,7 @@ enum class KeyType : std::uint8_t {
   size,     // bytes, see read_size
   choice,   // one of `words`
   policy,   // NAME | {NAME: {param: value}} | {plugin: NAME, params: {param: value}}
+  rates,    // {SIZE: GB/s, ..}: how fast a copy of each size is; to [[bytes, gbps], ..]
   prompts,  // a file of prompts, or a list, see harness/prompts.hpp
   stops     // a text or a token id, or a list of them
 };

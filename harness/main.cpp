@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   sluice::ExitCode exit_code;
   sluice::add_run(app, exit_code);
   sluice::add_sweep(app, exit_code);
+  sluice::add_predict(app, exit_code);
   sluice::add_generate(app);
   sluice::add_chat(app);
   sluice::add_plugins(app, exit_code);

@@ -9,6 +9,14 @@ namespace sluice {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+std::string host_key(const DeviceSpec& spec) {
+  return fmt::format("{} {}", name_of(spec.kind), spec.machine ? spec.machine->name : "");
+}
+
+}  // namespace
+
 std::string name_of(const ModelLocation& location) {
   if (const auto* checkpoint = std::get_if<CheckpointLocation>(&location))
     return checkpoint->directory.string();
@@ -26,9 +34,9 @@ const ChatFormat& Model::chat_format() const {
   return *chat;
 }
 
-IDevice& ModelCache::host(DeviceKind kind) {
-  std::unique_ptr<IDevice>& device = hosts_[kind];
-  if (!device) device = make_device({.kind = kind});
+IDevice& ModelCache::host(const DeviceSpec& spec) {
+  std::unique_ptr<IDevice>& device = hosts_[host_key(spec)];
+  if (!device) device = make_device({.kind = spec.kind, .machine = spec.machine});
   return *device;
 }
 
@@ -59,8 +67,10 @@ const Model& ModelCache::open(const ModelLocation& location) {
   return *model;
 }
 
-const WeightStore& ModelCache::pack(const ModelLocation& location, DType dtype, DeviceKind kind) {
-  const std::string key = fmt::format("{} {} {}", name_of(location), name_of(dtype), name_of(kind));
+const WeightStore& ModelCache::pack(const ModelLocation& location, DType dtype,
+                                    const DeviceSpec& spec) {
+  const std::string key =
+      fmt::format("{} {} {}", name_of(location), name_of(dtype), host_key(spec));
   if (key == store_key_) return *store_;
   const Model& model = open(location);
   store_key_.clear();
@@ -76,7 +86,7 @@ const WeightStore& ModelCache::pack(const ModelLocation& location, DType dtype, 
     progress->update(static_cast<double>(at.done_bytes));
   };
   store_ =
-      std::make_unique<WeightStore>(host(kind), model.source.plan, *model.source.tensors, options);
+      std::make_unique<WeightStore>(host(spec), model.source.plan, *model.source.tensors, options);
   store_key_ = key;
   return *store_;
 }

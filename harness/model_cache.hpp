@@ -33,17 +33,17 @@ struct Model {
 
 class ModelCache {
  public:
-  // A device of this kind without limits, opened once: it holds the pinned memory, whatever a cell's
-  // own device allows. Throws InputError where there is none.
-  IDevice& host(DeviceKind kind);
+  // A device of this kind (of this machine, when simulated) without limits, opened once: it holds the
+  // pinned memory, whatever a cell's own device allows. Throws InputError where there is none.
+  IDevice& host(const DeviceSpec& spec);
   // Throws InputError for a model that is missing or broken.
   const Model& open(const ModelLocation& location);
   // The weights of an opened model in pinned memory. The last one asked for is kept; another takes
   // its place, so that host memory never holds two. Shows progress on standard error.
-  const WeightStore& pack(const ModelLocation& location, DType dtype, DeviceKind kind);
+  const WeightStore& pack(const ModelLocation& location, DType dtype, const DeviceSpec& spec);
 
  private:
-  std::map<DeviceKind, std::unique_ptr<IDevice>> hosts_;  // outlive what is packed
+  std::map<std::string, std::unique_ptr<IDevice>> hosts_;  // by host_key; outlive what is packed
   std::map<std::string, std::unique_ptr<Model>> models_;
   std::string store_key_;
   std::unique_ptr<WeightStore> store_;

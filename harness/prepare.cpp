@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "core/weights/hash.hpp"
+#include "harness/machine_file.hpp"
 #include "harness/results_file.hpp"
 #include "models/decoder.hpp"
 
@@ -101,6 +102,7 @@ std::string identity(const PreparedCell& cell) {
                   {"prompts", cell.prompts}};
   if (model.directory)
     content["config"] = read_text_file(*model.directory / "config.json", 16u << 20);
+  if (const auto& machine = cell.experiment.device.machine) content["machine"] = to_json(*machine);
   if (cell.plugin) content["plugin"] = cell.plugin->fingerprint();
   const std::string text = to_line(content);
   const auto bytes = std::as_bytes(std::span(text));
@@ -144,7 +146,7 @@ PreparedCell prepare(Experiment experiment, ModelCache& models, PluginCache& plu
   cell.experiment = std::move(experiment);
   cell.model = &models.open(cell.experiment.model);
   cell.dtype = cell.experiment.dtype.value_or(cell.model->source.config.dtype);
-  models.host(cell.experiment.device.kind);
+  models.host(cell.experiment.device);
   prepare_policy(cell, plugins);
   prepare_prompts(cell);
   prepare_context(cell);

@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "harness/build_info.hpp"
+#include "harness/machine_file.hpp"
 
 namespace sluice {
 namespace {
@@ -32,7 +33,13 @@ constexpr std::array kFigures{"prefill_ms",
                               "kept_bytes",
                               "pinned_bytes",
                               "speedup_over_naive",
-                              "tokens_hash"};
+                              "tokens_hash",
+                              "prefill_bound",
+                              "prefill_at_best",
+                              "prefill_busy_percent",
+                              "decode_bound",
+                              "decode_at_best",
+                              "decode_busy_percent"};
 
 Json plugin_info(const PreparedCell& cell) {
   if (!cell.plugin) return nullptr;
@@ -75,7 +82,9 @@ Json make_record(const PreparedCell& cell, const CellResult& result) {
   Json figures = result.figures;
   for (const char* name : kFigures)
     if (!figures.contains(name)) figures[name] = nullptr;
+  const std::optional<Machine>& machine = cell.experiment.device.machine;
   return {{"id", cell.id},
+          {"predicted", machine.has_value()},
           {"valid", result.reasons.empty()},
           {"reasons", result.reasons},
           {"inputs", cell.experiment.inputs},
@@ -84,6 +93,7 @@ Json make_record(const PreparedCell& cell, const CellResult& result) {
             {"build", build_info()},
             {"machine", machine_info()},
             {"device", result.device},
+            {"simulated", machine ? to_json(*machine) : Json(nullptr)},
             {"model", cell.model->source.tensors->describe()},
             {"dtype", name_of(cell.dtype)},
             {"positions", cell.context},

@@ -10,7 +10,7 @@
 namespace sluice {
 
 // Without what only other cells can say; see finish_record. Every figure has its key; those that
-// were not reached are null.
+// were not reached are null. `predicted`: on a simulated device, whose figures are in the context.
 Json make_record(const PreparedCell& cell, const CellResult& result);
 
 // Adds what follows from the sweep's earlier records: `speedup_over_naive`, and whether the tokens
@@ -20,7 +20,8 @@ void finish_record(Json& record, std::span<const Json> earlier);
 // The policy to which others are compared.
 inline constexpr std::string_view kNaivePolicy = "naive_sync";
 
-// The table of a sweep, with a column for each input in which records differ.
+// The table of a sweep, with a column for each input in which records differ, and for predicted ones
+// what bounds decoding.
 std::string format_table(std::span<const Json> records);
 
 }  // namespace sluice

@@ -20,6 +20,7 @@ DecoderLimits limits_of(const PreparedCell& cell) {
 Session::Session(const PreparedCell& cell, const WeightStore& weights, bool poison)
     : weights_(weights),
       device_(make_device(cell.experiment.device)),
+      sim_(dynamic_cast<SimDevice*>(device_.get())),
       compute_(device_->make_stream(Resource::compute, "compute")) {
   try {
     decoder_ = std::make_unique<Decoder>(*device_, compute_, cell.model->source.config, weights_,
@@ -35,6 +36,7 @@ Session::Session(const PreparedCell& cell, const WeightStore& weights, bool pois
   const std::vector<std::int32_t>& more = cell.experiment.generation.stop_ids;
   stops.insert(stops.end(), more.begin(), more.end());
   generator_ = std::make_unique<Generator>(*device_, *decoder_, *meter_, stops);
+  check_host_memory(cell);
 }
 
 void Session::make_provider(const PreparedCell& cell, bool poison) {
@@ -57,6 +59,17 @@ void Session::make_provider(const PreparedCell& cell, bool poison) {
   for (const UnitInfo& unit : weights_.view().units)
     if (is_streamed(unit.kind) && policy_->transfer(unit).wire != Encoding::native)
       lossless_ = false;
+}
+
+void Session::check_host_memory(const PreparedCell& cell) const {
+  const std::optional<Machine>& machine = cell.experiment.device.machine;
+  if (!machine || pinned_bytes() <= machine->host_memory_bytes) return;
+  throw InputError(
+      "{}: the weights and what else is pinned take {} of host memory; {} has {} (host_memory in "
+      "the "
+      "machine's file; a copy of it with more can be given by its path)",
+      cell.experiment.name, format_bytes(pinned_bytes()), machine->name,
+      format_bytes(machine->host_memory_bytes));
 }
 
 void Session::explain_memory(const PreparedCell& cell, const std::string& what) {

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "core/device/sim_device.hpp"
 #include "core/engine/engine.hpp"
 #include "core/engine/resident_provider.hpp"
 #include "harness/phase_meter.hpp"
@@ -15,7 +16,7 @@ namespace sluice {
 class Session {
  public:
   // Everything passed by reference must outlive the session. Throws InputError when it does not fit
-  // the memory limit, with the figures and what would fit. `poison`: evicted slots are filled with
+  // the memory limit, or a simulated machine's host memory, with the figures and what would fit. `poison`: evicted slots are filled with
   // NaN, for checks.
   Session(const PreparedCell& cell, const WeightStore& weights, bool poison = false);
 
@@ -25,6 +26,8 @@ class Session {
   Counters counters() const { return engine_ ? engine_->counters() : Counters{}; }
   // How long the compute stream has waited for weights.
   std::uint64_t stall_ns() { return device_->stall_ns(compute_); }
+  // How long each resource has worked, where the device is simulated.
+  BusyTimes busy() { return sim_ ? sim_->busy() : BusyTimes{}; }
   std::uint64_t pinned_bytes() const;  // of the weights and of everything else
   // Null: resident.
   const EngineShape* shape() const { return engine_ ? &engine_->shape() : nullptr; }
@@ -39,10 +42,12 @@ class Session {
 
  private:
   void make_provider(const PreparedCell& cell, bool poison);
+  void check_host_memory(const PreparedCell& cell) const;
   [[noreturn]] void explain_memory(const PreparedCell& cell, const std::string& what);
 
   const WeightStore& weights_;
   std::unique_ptr<IDevice> device_;
+  SimDevice* sim_ = nullptr;  // the device, where it is simulated
   StreamId compute_ = 0;
   std::unique_ptr<Decoder> decoder_;
   PolicyPtr policy_;

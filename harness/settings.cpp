@@ -212,6 +212,11 @@ void Settings::check_groups() const {
   }
 }
 
+void Document::forget(std::string_view path) {
+  base.erase(path);
+  std::erase_if(axes, [&](const Axis& axis) { return axis.path == path; });
+}
+
 Override parse_override(const std::string& assignment, const std::string& option) {
   const std::string name = fmt::format("{} {}", option, assignment);
   const std::size_t equals = assignment.find('=');

@@ -28,6 +28,7 @@ class Settings {
   Json to_json() const;
   // Throws InputError when two keys of a group are given, or one without the key that it needs.
   void check_groups() const;
+  void erase(std::string_view path) { values_.erase(std::string(path)); }
   void insert(const Key& key, Setting setting) {
     values_[std::string(key.path)] = std::move(setting);
   }
@@ -54,6 +55,9 @@ struct Axis {
 struct Document {
   Settings base;
   std::vector<Axis> axes{};  // in the order of the file
+
+  // As if `path` had not been given, nor swept.
+  void forget(std::string_view path);
 };
 
 // Overrides are applied in order; one of a swept key fixes that axis. `policy.params.NAME` sets a

@@ -46,6 +46,8 @@ std::vector<std::string> differing_inputs(std::span<const Json> records) {
   return differing;
 }
 
+bool is_predicted(const Json& record) { return record.value("predicted", false); }
+
 std::string print(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths(rows.front().size());
   for (const Row& row : rows)
@@ -70,6 +72,8 @@ std::string format_table(std::span<const Json> records) {
   for (const std::string& path : differing) head.push_back(path.substr(path.rfind('/') + 1));
   for (const char* name : {"TTFT ms", "tok/s", "x naive", "stall ms/tok", "GB/s", "hits", "valid"})
     head.emplace_back(name);
+  const bool predicted = std::any_of(records.begin(), records.end(), is_predicted);
+  if (predicted) head.insert(head.end() - 1, {"bound by", "x at best"});
   std::vector<Row> rows{head};
   std::string reasons;
   for (const Json& record : records) {
@@ -85,6 +89,10 @@ std::string format_table(std::span<const Json> records) {
     row.push_back(number(figures["stall_ms_per_token"], 1));
     row.push_back(number(figures["h2d_gbps"], 2));
     row.push_back(hit_rate(figures));
+    if (predicted) {
+      row.push_back(plain(figures["decode_bound"]));
+      row.push_back(number(figures["decode_at_best"], 2));
+    }
     row.emplace_back(record.at("valid") == true ? "yes" : "NO");
     rows.push_back(std::move(row));
     for (const Json& reason : record.at("reasons"))

@@ -1,6 +1,7 @@
 #include "core/device/make_device.hpp"
 
 #include "core/device/cpu_device.hpp"
+#include "core/device/sim_device.hpp"
 #if SLUICE_HAS_CUDA
 #include "core/device/cuda_device.hpp"
 #endif
@@ -13,13 +14,15 @@ std::unique_ptr<IDevice> make_device(const DeviceSpec& spec) {
                      name_of(spec.kind));
   if (spec.kind == DeviceKind::cpu)
     return make_cpu_device({.memory_limit = spec.memory_limit, .link_gbps = spec.link_gbps});
+  if (spec.kind == DeviceKind::sim) {
+    if (!spec.machine) throw InputError("device 'sim': it needs a machine to imitate");
+    return make_sim_device(*spec.machine, spec.memory_limit);
+  }
 #if SLUICE_HAS_CUDA
-  if (spec.kind == DeviceKind::cuda) return make_cuda_device({.memory_limit = spec.memory_limit});
-  constexpr const char* kDevices = "cpu, cuda";
+  return make_cuda_device({.memory_limit = spec.memory_limit});
 #else
-  constexpr const char* kDevices = "cpu";
+  throw InputError("device '{}': this build has the devices: cpu, sim", name_of(spec.kind));
 #endif
-  throw InputError("device '{}': this build has the devices: {}", name_of(spec.kind), kDevices);
 }
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <deque>
 #include <vector>
@@ -14,6 +15,54 @@ namespace {
 constexpr std::size_t kResources = 4;
 // Addresses that no real memory of this process has.
 constexpr std::uint64_t kFirstAddress = 1ull << 52;
+std::atomic<std::uint64_t> next_address{kFirstAddress};
+
+void* take_addresses(std::uint64_t bytes) {
+  return reinterpret_cast<void*>(next_address.fetch_add((bytes + 4095) / 4096 * 4096));
+}
+
+DeviceInfo info_for(const Machine& machine, std::optional<std::uint64_t> limit) {
+  if (limit == 0) throw InputError("the memory limit is 0 bytes; it must be at least 1");
+  if (limit > machine.device_memory_bytes)
+    throw InputError("the memory limit of {} bytes is more than the {} bytes that {} has", *limit,
+                     machine.device_memory_bytes, machine.name);
+  return {.kind = DeviceKind::sim,
+          .name = machine.name,
+          .memory_bytes = machine.device_memory_bytes,
+          .memory_limit = limit.value_or(machine.device_memory_bytes),
+          .executes = false};
+}
+
+// One FIFO. Its times of work follow each other.
+class Server {
+ public:
+  // Returns when it is done.
+  std::uint64_t serve(std::uint64_t ready_ns, std::uint64_t cost_ns, std::uint64_t now_ns) {
+    const std::uint64_t start = std::max(ready_ns, free_ns_);
+    free_ns_ = start + cost_ns;
+    work_.push_back({start, free_ns_});
+    retire(now_ns);
+    return free_ns_;
+  }
+  std::uint64_t busy_until(std::uint64_t now_ns) {
+    retire(now_ns);
+    const bool works = !work_.empty() && work_.front().start < now_ns;
+    return passed_ns_ + (works ? now_ns - work_.front().start : 0);
+  }
+
+ private:
+  struct Span {
+    std::uint64_t start, end;
+  };
+
+  void retire(std::uint64_t now_ns) {
+    for (; !work_.empty() && work_.front().end <= now_ns; work_.pop_front())
+      passed_ns_ += work_.front().end - work_.front().start;
+  }
+
+  std::uint64_t free_ns_ = 0, passed_ns_ = 0;
+  std::deque<Span> work_;  // not over yet when last looked at
+};
 
 struct Item {
   std::uint64_t issued_ns = 0;  // of an operation: when the host enqueued it
@@ -40,13 +89,7 @@ constexpr bool is_copy(Resource on) { return on == Resource::h2d || on == Resour
 class Sim final : public SimDevice {
  public:
   Sim(const Machine& machine, std::optional<std::uint64_t> limit)
-      : machine_(machine),
-        info_{.kind = DeviceKind::sim,
-              .name = machine.name,
-              .memory_bytes = machine.device_memory_bytes,
-              .memory_limit = limit.value_or(machine.device_memory_bytes),
-              .executes = false},
-        memory_(info_.memory_limit) {}
+      : machine_(machine), info_(info_for(machine, limit)), memory_(info_.memory_limit) {}
 
   const DeviceInfo& info() const override { return info_; }
 
@@ -67,12 +110,12 @@ class Sim final : public SimDevice {
   }
 
   Event record(StreamId stream) override {
-    host_ns_ += machine_.event_ns;
+    works(machine_.event_ns);
     return {stream, at(stream).posted};
   }
   void wait(StreamId stream, Event event, WaitFor why) override {
     if (event.position == 0 || event.stream == stream) return;
-    host_ns_ += machine_.event_ns;
+    works(machine_.event_ns);
     at(stream).queue.push_back(
         {.issued_ns = host_ns_, .cost_ns = 0, .event = event, .on = Resource::compute, .why = why});
   }
@@ -80,7 +123,8 @@ class Sim final : public SimDevice {
   void sync(Event event) override {
     if (event.position == 0) return;
     run_until(event);
-    host_ns_ = std::max(host_ns_, finish(event)) + machine_.sync_ns;
+    host_ns_ = std::max(host_ns_, finish(event));
+    works(machine_.sync_ns);
   }
   bool reached(Event event) override {
     if (event.position == 0) return true;
@@ -96,13 +140,16 @@ class Sim final : public SimDevice {
   }
   BusyTimes busy() override {
     run_ready_before(host_ns_);
-    const auto of = [&](Resource r) { return busy_ns_[static_cast<std::size_t>(r)]; };
-    return {of(Resource::h2d), of(Resource::d2h), of(Resource::compute), of(Resource::host)};
+    const auto of = [&](Resource r) {
+      return servers_[static_cast<std::size_t>(r)].busy_until(host_ns_);
+    };
+    return {of(Resource::h2d), of(Resource::d2h), of(Resource::compute), of(Resource::host),
+            line_ns_};
   }
 
   void* allocate(std::uint64_t bytes, std::string_view what) override {
     const std::uint64_t counted = memory_.admit(bytes, what);
-    void* memory = next_address(counted);
+    void* memory = take_addresses(counted);
     memory_.add_device(memory, counted);
     return memory;
   }
@@ -110,7 +157,7 @@ class Sim final : public SimDevice {
     if (memory) memory_.remove_device(memory);
   }
   void* allocate_pinned(std::uint64_t bytes, std::string_view) override {
-    void* memory = next_address(bytes);
+    void* memory = take_addresses(bytes);
     memory_.add_pinned(memory, bytes);
     return memory;
   }
@@ -131,8 +178,13 @@ class Sim final : public SimDevice {
     return machine_.op_ns + static_cast<std::uint64_t>(std::llround(std::max(moving, computing)));
   }
 
+  void works(std::uint64_t ns) {
+    host_ns_ += ns;
+    line_ns_ += ns;
+  }
+
   void post(StreamId stream, Resource on, std::uint64_t cost_ns) {
-    host_ns_ += machine_.enqueue_ns;
+    works(machine_.enqueue_ns);
     Stream& s = at(stream);
     s.queue.push_back(
         {.issued_ns = host_ns_, .cost_ns = cost_ns, .event = {}, .on = on, .why = WaitFor::order});
@@ -182,11 +234,8 @@ class Sim final : public SimDevice {
     if (!first || first_ns > limit_ns) return false;
     const Item item = first->queue.front();
     first->queue.pop_front();
-    const auto resource = static_cast<std::size_t>(item.on);
-    const std::uint64_t start = std::max({first_ns, first->ready_ns, free_ns_[resource]});
-    const std::uint64_t done = start + item.cost_ns;
-    free_ns_[resource] = done;
-    busy_ns_[resource] += item.cost_ns;
+    const std::uint64_t done = servers_[static_cast<std::size_t>(item.on)].serve(
+        std::max(first_ns, first->ready_ns), item.cost_ns, host_ns_);
     if (!is_copy(item.on)) first->gate_ns = done;
     first->ready_ns = done;
     first->last_on = item.on;
@@ -204,19 +253,12 @@ class Sim final : public SimDevice {
     }
   }
 
-  void* next_address(std::uint64_t bytes) {
-    const std::uint64_t address = next_address_;
-    next_address_ += (bytes + 4095) / 4096 * 4096;
-    return reinterpret_cast<void*>(address);
-  }
-
   const Machine machine_;
   const DeviceInfo info_;
   MemoryBook memory_;
   std::vector<Stream> streams_;
-  std::uint64_t host_ns_ = 0;
-  std::array<std::uint64_t, kResources> free_ns_{}, busy_ns_{};
-  std::uint64_t next_address_ = kFirstAddress;
+  std::uint64_t host_ns_ = 0, line_ns_ = 0;
+  std::array<Server, kResources> servers_;
 };
 
 }  // namespace

@@ -141,8 +141,11 @@ void execute(const ChatCommand& command) {
   ModelCache models;
   PluginCache plugins = command.experiment.plugins();
   const PreparedCell cell = prepare_chat(command, models, plugins);
+  if (cell.experiment.device.kind == DeviceKind::sim)
+    throw InputError(
+        "chat: a simulated device has no answers; `sluice generate` predicts their pace");
   const WeightStore& packed =
-      models.pack(cell.experiment.model, cell.dtype, cell.experiment.device.kind);
+      models.pack(cell.experiment.model, cell.dtype, cell.experiment.device);
   Conversation conversation(command, cell, packed);
   const bool terminal = ::isatty(STDIN_FILENO) == 1;
   if (terminal) say("(/reset begins anew, /exit ends)");

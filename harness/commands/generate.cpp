@@ -59,6 +59,7 @@ void execute(const GenerateCommand& command) {
   PluginCache plugins = command.experiment.plugins();
   const PreparedCell cell = prepare(make_experiment(settings_of(command), ""), models, plugins);
   const GenerationChoice& generation = cell.experiment.generation;
+  const bool executes = cell.experiment.device.kind != DeviceKind::sim;
   if (!generation.stop_texts.empty()) cell.model->text();
 
   GenerationRequest request;
@@ -78,13 +79,14 @@ void execute(const GenerateCommand& command) {
   }
 
   const WeightStore& packed =
-      models.pack(cell.experiment.model, cell.dtype, cell.experiment.device.kind);
+      models.pack(cell.experiment.model, cell.dtype, cell.experiment.device);
   Session session(cell, packed);
   const std::uint64_t stall_before = session.stall_ns();
-  TextOut out(*cell.model, generation.stop_texts, !command.json);
+  TextOut out(*cell.model, generation.stop_texts, executes && !command.json);
   const GenerationResult result =
       session.generator()
-          .run({&request, 1}, 1, [&](std::size_t, std::int32_t token) { return out.take(token); })
+          .run({&request, 1}, 1,
+               [&](std::size_t, std::int32_t token) { return !executes || out.take(token); })
           .front();
   out.finish();
 
@@ -93,28 +95,33 @@ void execute(const GenerateCommand& command) {
   const Json rate = tokens > 1 && decode_ns > 0
                         ? Json(static_cast<double>(tokens - 1) * 1e9 / decode_ns)
                         : Json(nullptr);
-  const double ttft_ms = tokenising.count() + static_cast<double>(result.first_token_ns) / 1e6;
+  const double ttft_ms =
+      (executes ? tokenising.count() : 0) + static_cast<double>(result.first_token_ns) / 1e6;
   const double stall_ms = static_cast<double>(session.stall_ns() - stall_before) / 1e6;
   const std::uint64_t peak = session.device().memory_use().device_peak_bytes;
   const std::uint64_t moved = session.counters().h2d_bytes;
   if (command.json) {
     Json object{{"prompt_ids", request.prompt},
-                {"tokens", result.tokens},
-                {"text", out.has_text() ? Json(out.text()) : Json(nullptr)},
+                {"tokens", executes ? Json(result.tokens) : Json(nullptr)},
+                {"text", executes && out.has_text() ? Json(out.text()) : Json(nullptr)},
+                {"predicted", !executes},
                 {"ttft_ms", ttft_ms},
                 {"decode_tokens_per_second", rate},
                 {"peak_device_bytes", peak},
                 {"h2d_bytes", moved},
                 {"stall_ms", stall_ms}};
-    if (command.first_logits) object["first_logits"] = result.first_logits;
+    if (command.first_logits && executes) object["first_logits"] = result.first_logits;
     fmt::print("{}\n", to_line(object));
     return;
   }
-  if (!out.has_text()) fmt::print("{}", shown_ids(result.tokens));
-  fmt::print("\n");
-  std::fflush(stdout);
+  if (executes) {
+    if (!out.has_text()) fmt::print("{}", shown_ids(result.tokens));
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
   say(fmt::format(
-      "{} tokens, first after {:.0f} ms{}, {} moved, {:.0f} ms stalled, {} on the device", tokens,
+      "{}{} tokens, first after {:.0f} ms{}, {} moved, {:.0f} ms stalled, {} on the device",
+      executes ? "" : fmt::format("predicted for {}: ", session.device().info().name), tokens,
       ttft_ms, rate.is_null() ? "" : fmt::format(", then {:.2f} tokens/s", rate.get<double>()),
       format_bytes(moved), stall_ms, format_bytes(peak)));
 }

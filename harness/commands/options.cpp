@@ -50,6 +50,7 @@ void ExperimentOptions::add_to(CLI::App& command) {
       ->allow_extra_args(false);
   add_key(command, "--gpu-layer-budget", "budget.gpu_layer_budget");
   add_key(command, "--device", "device.kind");
+  add_key(command, "--machine", "device.machine");
   add_key(command, "--dtype", "dtype");
   command.add_option("--set", sets_, "gives any key of an experiment a value; may be repeated")
       ->type_name("KEY=VALUE")

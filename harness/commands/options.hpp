@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// --policy --param --gpu-layer-budget --device --dtype --set --plugin-dir. Values are checked where
+// --policy --param --gpu-layer-budget --device --machine --dtype --set --plugin-dir. Values are checked where
 // a file's would be, so the messages are the same.
 class ExperimentOptions {
  public:

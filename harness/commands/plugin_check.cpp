@@ -76,7 +76,8 @@ std::vector<PluginTrial> try_plugin(const std::shared_ptr<const Plugin>& plugin,
   ModelCache models;
   PluginCache none{PluginPath{}};
   PreparedCell cell = prepare(make_experiment(trial_settings(), ""), models, none);
-  const WeightStore& packed = models.pack(cell.experiment.model, cell.dtype, DeviceKind::cpu);
+  const WeightStore& packed =
+      models.pack(cell.experiment.model, cell.dtype, cell.experiment.device);
   const TrialRun resident = run(cell, packed);
 
   cell.plugin = plugin;

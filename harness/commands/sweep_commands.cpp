@@ -12,6 +12,8 @@
 namespace sluice {
 namespace {
 
+enum class Mode { run, sweep, predict };
+
 struct SweepCommand {
   ExperimentOptions experiment;
   std::string file, out;
@@ -30,7 +32,18 @@ void print_sample(std::span<const Json> records) {
   }
 }
 
-void execute(SweepCommand& command, bool sweep) {
+Document document_of(const SweepCommand& command, Mode mode) {
+  std::vector<Override> overrides = command.experiment.overrides();
+  if (mode == Mode::predict)
+    overrides.push_back(
+        plain_override("device.kind", std::string(name_of(DeviceKind::sim)), "predict"));
+  Document document = read_document(load_yaml(command.file), overrides);
+  if (mode == Mode::predict) document.forget("device.link_gbps");  // the machine has its own
+  if (mode == Mode::run) document.axes.clear();
+  return document;
+}
+
+void execute(SweepCommand& command, Mode mode) {
   if (command.help_keys) {
     fmt::print("{}", describe_keys());
     return;
@@ -38,23 +51,21 @@ void execute(SweepCommand& command, bool sweep) {
   if (command.file.empty()) throw InputError("EXPERIMENT is missing; a YAML file, see --help-keys");
 
   // Everything is checked before anything is written or run.
-  Document document = read_document(load_yaml(command.file), command.experiment.overrides());
-  if (!sweep) document.axes.clear();
   PluginCache plugins = command.experiment.plugins();
   ModelCache models;
   std::vector<PreparedCell> cells;
-  for (const Settings& settings : expand(document))
+  for (const Settings& settings : expand(document_of(command, mode)))
     cells.push_back(prepare(make_experiment(settings, command.file), models, plugins));
 
   std::string out = command.out;
-  if (out.empty() && sweep) out = "results/" + cells.front().experiment.name;
+  if (out.empty() && mode == Mode::sweep) out = "results/" + cells.front().experiment.name;
   std::optional<ResultsFile> results;
-  if (!out.empty()) results.emplace(out, sweep);
+  if (!out.empty()) results.emplace(out, mode != Mode::run);
   std::vector<Json> records =
-      run_sweep(cells, models, results ? &*results : nullptr, {.rethrow = !sweep});
+      run_sweep(cells, models, results ? &*results : nullptr, {.rethrow = mode == Mode::run});
 
   if (command.json)
-    fmt::print("{}\n", to_line(sweep ? Json(records) : records.front()));
+    fmt::print("{}\n", to_line(mode == Mode::run ? records.front() : Json(records)));
   else
     fmt::print("{}", format_table(records));
   if (!command.json) print_sample(records);
@@ -65,7 +76,7 @@ void execute(SweepCommand& command, bool sweep) {
   if (!any_valid) command.exit_code->value = 1;
 }
 
-void add_common(CLI::App& command, ExitCode& exit_code, bool sweep) {
+void add_common(CLI::App& command, ExitCode& exit_code, Mode mode) {
   auto options = std::make_shared<SweepCommand>();
   options->exit_code = &exit_code;
   options->experiment.add_to(command);
@@ -73,21 +84,28 @@ void add_common(CLI::App& command, ExitCode& exit_code, bool sweep) {
   command.add_option("--out", options->out, "the directory of results.jsonl")->type_name("DIR");
   command.add_flag("--json", options->json, "records in place of the table");
   command.add_flag("--help-keys", options->help_keys, "every key of an experiment, and exit");
-  command.callback([options, sweep] { execute(*options, sweep); });
+  command.callback([options, mode] { execute(*options, mode); });
 }
 
 }  // namespace
 
 void add_run(CLI::App& app, ExitCode& exit_code) {
   add_common(*app.add_subcommand("run", "runs an experiment once, its sweep left aside"), exit_code,
-             false);
+             Mode::run);
 }
 
 void add_sweep(CLI::App& app, ExitCode& exit_code) {
   add_common(*app.add_subcommand("sweep",
                                  "runs every combination of an experiment's sweep; goes on "
                                  "where it was interrupted"),
-             exit_code, true);
+             exit_code, Mode::sweep);
+}
+
+void add_predict(CLI::App& app, ExitCode& exit_code) {
+  add_common(*app.add_subcommand("predict",
+                                 "what a sweep would give on the machine named by --machine: in "
+                                 "virtual time, nothing is executed"),
+             exit_code, Mode::predict);
 }
 
 }  // namespace sluice

@@ -134,6 +134,40 @@ TEST_CASE("simulated memory obeys the limit and costs nothing") {
   CHECK_FALSE(device->info().executes);
 }
 
+TEST_CASE("a simulated limit must be one that the machine has") {
+  CHECK_THROWS_AS(make_sim_device(round_machine(), 0), InputError);
+  CHECK_THROWS_AS(make_sim_device(round_machine(), 1'000'001), InputError);
+  CHECK(make_sim_device(round_machine(), 1'000'000)->info().memory_limit == 1'000'000);
+}
+
+TEST_CASE("two simulated devices share no addresses") {
+  const auto one = make_sim_device(round_machine()), other = make_sim_device(round_machine());
+  const Buffer a(*one, Buffer::Where::pinned, 5000, "a");
+  const Buffer b(*other, Buffer::Where::device, 5000, "b");
+  CHECK((a.range().begin + a.bytes() <= b.range().begin ||
+         b.range().begin + b.bytes() <= a.range().begin));
+}
+
+TEST_CASE("work counts as far as it is done by now") {
+  Machine machine = round_machine();
+  machine.enqueue_ns = 10;
+  machine.event_ns = 5;
+  machine.sync_ns = 3;
+  const auto device = make_sim_device(machine);
+  const StreamId lane = device->make_stream(Resource::h2d, "lane");
+  const StreamId compute = device->make_stream(Resource::compute, "compute");
+  device->copy(lane, transfer(Resource::h2d, 95), nullptr, nullptr, 95);  // 10 .. 110
+  device->enqueue(compute, kernel(20), kNothing);                         // 20 .. 50
+  device->sync(device->record(compute));                                  // at 50, then 3
+  const BusyTimes busy = device->busy();
+  CHECK(device->now_ns() == 53);
+  CHECK(busy.h2d_ns == 53 - 10);
+  CHECK(busy.compute_ns == 30);
+  CHECK(busy.line_ns == 10 + 10 + 5 + 3);
+  device->sync(device->record(lane));
+  CHECK((device->busy() - busy).h2d_ns == 110 - 53);
+}
+
 TEST_CASE("a rate curve is exact at its points and monotonic between them") {
   const RateCurve curve{{{1000, 1.0}, {10'000, 5.0}}};
   CHECK(curve.ns(0) == 0);

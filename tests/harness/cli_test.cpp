@@ -46,7 +46,7 @@ TEST_CASE("generate prints one JSON object with the reference's tokens") {
   for (const auto& [key, value] : object.items()) keys.insert(key);
   CHECK(keys == std::set<std::string>{"prompt_ids", "tokens", "text", "ttft_ms",
                                       "decode_tokens_per_second", "peak_device_bytes", "h2d_bytes",
-                                      "stall_ms", "first_logits"});
+                                      "stall_ms", "first_logits", "predicted"});
   CHECK(object["prompt_ids"] == golden["prompt"]);
   CHECK(object["tokens"] == golden["greedy_fp32"]);
   CHECK(object["first_logits"].size() == 320);
@@ -90,7 +90,9 @@ TEST_CASE("wrong input ends with exit code 2 and a message that names it") {
       {good + prompts + "policy: ring_prefech\n", "ring_prefetch"},
       {good + prompts + "policy: {ring_prefetch: {dept: 2}}\n", "depth"},
       {good + prompts + "policy: {ring_prefetch: {depth: 100000}}\n", "x.yaml:3:9: "},
-      {good + prompts + "device: {kind: sim}\n", "cpu"},
+      {good + prompts + "device: {kind: sim}\n", "sim needs a device.machine"},
+      {good + prompts + "device: {kind: sim, machine: rtx307}\n",
+       "x.yaml:3:30: no machine 'rtx307'"},
       {"a: [\n", "x.yaml:"},
   };
   for (const Case& one : cases) {
