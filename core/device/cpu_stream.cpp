@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "core/device/stream_copy.hpp"
+
 namespace sluice {
 namespace {
 
@@ -161,7 +163,7 @@ void CpuStream::execute(const Item& item, std::uint64_t position) {
 
 void CpuStream::copy(const Copy& item) {
   if (!item.link) {
-    std::memcpy(item.to, item.from, item.bytes);
+    stream_copy(item.to, item.from, item.bytes);
     return;
   }
   // A copy that was queued before the last one ended follows it without a gap, as it would in
@@ -169,7 +171,7 @@ void CpuStream::copy(const Copy& item) {
   const bool follows = link_end_ns_ != 0 && item.enqueued_ns <= link_end_ns_;
   const std::uint64_t end =
       item.link->reserve(follows ? link_end_ns_ : steady_now_ns(), item.bytes);
-  std::memcpy(item.to, item.from, item.bytes);
+  stream_copy(item.to, item.from, item.bytes);
   sleep_until(end);
   link_end_ns_ = end;
 }

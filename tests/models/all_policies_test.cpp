@@ -5,6 +5,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/models/policy_runs.hpp"
+#include "tests/models/same_decisions.hpp"
 
 namespace sluice::test {
 namespace {
@@ -16,6 +17,12 @@ TEST_CASE("every policy at every budget gives the resident run bit by bit", "[po
     compare_policies(rig, path, std::array{false, true}, runs);
   }
   std::printf("%zu runs, %.1f MB moved\n", runs.count, static_cast<double>(runs.moved_bytes) / 1e6);
+}
+
+TEST_CASE("every policy decides the same on the CPU and on simulated machines", "[policies]") {
+  std::size_t compared = 0;
+  for (const auto& path : dense_checkpoints()) compared += compare_decisions(path);
+  std::printf("%zu runs compared\n", compared);
 }
 
 TEST_CASE("over slow links every policy at every budget gives the resident run", "[policies]") {

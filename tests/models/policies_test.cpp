@@ -3,6 +3,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/models/policy_runs.hpp"
+#include "tests/models/same_decisions.hpp"
 
 namespace sluice::test {
 namespace {
@@ -20,6 +21,11 @@ TEST_CASE("policies of a small model give the resident run over a slow link", "[
   const auto path = checkpoint("llama-tiny");
   ModelRig rig(path, {}, make_cpu_device({.memory_limit = {}, .link_gbps = 2.0}));
   compare_policies(rig, path, std::array{true}, runs);
+}
+
+TEST_CASE("policies of a small model decide the same on the CPU and on simulated machines",
+          "[policies]") {
+  CHECK(compare_decisions(checkpoint("qwen3-tiny-f32")) > 0);
 }
 
 TEST_CASE("no access is left unordered in runs of a small model", "[policies]") {

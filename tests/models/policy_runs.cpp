@@ -17,12 +17,12 @@ namespace fs = std::filesystem;
 constexpr std::uint32_t kNewTokens = 8;
 const std::vector<std::size_t> kPromptLengths{3, 65, 17};
 
-struct PolicyCase {
-  const char* name;
-  std::uint32_t depth;  // of ring_prefetch; 0: the policy has no such parameter
-};
 constexpr PolicyCase kPolicies[] = {
     {"naive_sync", 0}, {"prefetch", 0}, {"ring_prefetch", 1}, {"ring_prefetch", 2}};
+
+}  // namespace
+
+std::span<const PolicyCase> policy_cases() { return kPolicies; }
 
 PolicyPtr policy_of(const PolicyCase& one) {
   ParamValues values;
@@ -30,6 +30,17 @@ PolicyPtr policy_of(const PolicyCase& one) {
   return make_policy(
       load_plugin(fs::path(SLUICE_TEST_PLUGIN_DIR) / (std::string(one.name) + ".so")), values);
 }
+
+std::vector<GenerationRequest> requests_for(std::int32_t vocab) {
+  std::vector<GenerationRequest> out;
+  for (const std::size_t length : kPromptLengths) {
+    out.push_back(greedy(made_up_prompt(length, 11, vocab), kNewTokens));
+    out.back().want_first_logits = true;
+  }
+  return out;
+}
+
+namespace {
 
 // Of one unit: its tensors in slab order, those that are read as one counted together. Each starts
 // at a multiple of 16 bytes.
@@ -85,15 +96,6 @@ struct Output {
                       [](const auto& a, const auto& b) { return same_bits(a, b); });
   }
 };
-
-std::vector<GenerationRequest> requests_for(std::int32_t vocab) {
-  std::vector<GenerationRequest> out;
-  for (const std::size_t length : kPromptLengths) {
-    out.push_back(greedy(made_up_prompt(length, 11, vocab), kNewTokens));
-    out.back().want_first_logits = true;
-  }
-  return out;
-}
 
 Output generate(ModelRig& rig, ILayerProvider& provider, std::uint32_t batch) {
   const auto requests = requests_for(rig.config().vocab);

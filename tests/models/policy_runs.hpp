@@ -4,9 +4,22 @@
 #include <filesystem>
 #include <span>
 
+#include "core/plugin/loader.hpp"
+#include "core/plugin/params.hpp"
 #include "tests/models/rig.hpp"
 
 namespace sluice::test {
+
+// A built-in policy with its parameters.
+struct PolicyCase {
+  const char* name;
+  std::uint32_t depth;  // of ring_prefetch; 0: the policy has no such parameter
+};
+std::span<const PolicyCase> policy_cases();
+PolicyPtr policy_of(const PolicyCase& one);
+
+// A few prompts of different lengths, in need of 80 positions at most.
+std::vector<GenerationRequest> requests_for(std::int32_t vocab);
 
 struct PolicyRuns {
   std::size_t count = 0;

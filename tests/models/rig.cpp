@@ -66,7 +66,15 @@ WeightStore::Options options_for(DType dtype) {
 
 ModelRig::ModelRig(const fs::path& checkpoint, std::optional<DType> dtype,
                    std::unique_ptr<IDevice> device, bool audited)
-    : source_(open_model(CheckpointLocation{checkpoint}, {})),
+    : ModelRig(open_model(CheckpointLocation{checkpoint}, {}), dtype, std::move(device), audited) {}
+
+ModelRig::ModelRig(const SyntheticLocation& shape, std::unique_ptr<IDevice> device)
+    : ModelRig(open_model(shape, fs::path(SLUICE_TEST_DATA) / "../../configs/models"), {},
+               std::move(device), false) {}
+
+ModelRig::ModelRig(ModelSource source, std::optional<DType> dtype, std::unique_ptr<IDevice> device,
+                   bool audited)
+    : source_(std::move(source)),
       dtype_(dtype.value_or(source_.config.dtype)),
       device_(std::move(device)),
       audit_(audited ? make_audit_device(*device_) : nullptr),

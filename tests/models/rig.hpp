@@ -38,6 +38,8 @@ class ModelRig {
  public:
   explicit ModelRig(const std::filesystem::path& checkpoint, std::optional<DType> dtype = {},
                     std::unique_ptr<IDevice> device = make_cpu_device(), bool audited = false);
+  // Of the shape configs/models/NAME.json, its own type.
+  ModelRig(const SyntheticLocation& shape, std::unique_ptr<IDevice> device);
 
   IDevice& device() { return audit_ ? *audit_ : *device_; }
   StreamId compute() const { return compute_; }
@@ -50,6 +52,9 @@ class ModelRig {
   std::unique_ptr<Decoder> decoder(const DecoderLimits& limits);
 
  private:
+  ModelRig(ModelSource source, std::optional<DType> dtype, std::unique_ptr<IDevice> device,
+           bool audited);
+
   ModelSource source_;
   DType dtype_;
   std::unique_ptr<IDevice> device_;
