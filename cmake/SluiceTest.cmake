@@ -3,7 +3,7 @@
 #
 # Builds the Catch2 executable NAME and registers each of its TEST_CASEs with ctest as "NAME:case". LABEL is
 # `fast` unless told otherwise (the sanitizer runs take only these). A case that prints "SKIPPED: why" counts as
-# skipped. The code sees SLUICE_TEST_DATA, the directory tests/data, SLUICE_TEST_PLUGIN_DIR, where the policies
+# skipped; those labelled `gpu` say so by themselves where there is no GPU. The code sees SLUICE_TEST_DATA, the directory tests/data, SLUICE_TEST_PLUGIN_DIR, where the policies
 # were built, and SLUICE_TEST_BUILD_DIR, the build directory with the executable `sluice`.
 
 if(Catch2_VERSION VERSION_LESS 3)
@@ -20,6 +20,10 @@ else()
 endif()
 include(Catch)
 
+# A main() of its own, so that nothing of Catch2's is linked twice.
+add_library(sluice_gpu_main OBJECT "${PROJECT_SOURCE_DIR}/tests/gpu_main.cpp")
+target_link_libraries(sluice_gpu_main PRIVATE sluice_catch sluice_core)
+
 function(sluice_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;TIMEOUT" "SOURCES;LIBS;DEPENDS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
@@ -33,6 +37,9 @@ function(sluice_add_test name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE sluice_catch sluice_options ${arg_LIBS})
+  if(arg_LABEL STREQUAL "gpu")
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:sluice_gpu_main>)
+  endif()
   target_compile_definitions(${name} PRIVATE
     SLUICE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
     SLUICE_TEST_PLUGIN_DIR="${PROJECT_BINARY_DIR}/strategies"

@@ -12,6 +12,7 @@
 #include "harness/figures.hpp"
 #include "harness/session.hpp"
 #include "harness/stop_text.hpp"
+#include "harness/value.hpp"
 #include "harness/verdict.hpp"
 
 namespace sluice {
@@ -100,7 +101,7 @@ class CellRun {
       : cell_(cell),
         models_(models),
         executes_(cell.experiment.device.kind != DeviceKind::sim),
-        session_(cell, models.pack(cell.experiment.model, cell.dtype, cell.experiment.device)),
+        session_(cell, models.pack(cell.experiment, cell.dtype)),
         progress_(progress) {
     const Experiment& experiment = cell.experiment;
     total_ = static_cast<std::uint64_t>(cell.prompts.size()) *
@@ -119,14 +120,15 @@ class CellRun {
       if (result.reasons.empty()) check_moved(repeat, result);
     result.figures.update(make_figures(repeats, link));
     result.figures["link_gbps"] = link > 0 ? Json(link) : Json(nullptr);
-    result.figures["peak_device_bytes"] = session_.device().memory_use().device_peak_bytes;
     check_finite(result);
+    check_memory(result);
   }
 
   void describe(CellResult& result) {
     result.device = session_.device().info().name;
     result.lossless = session_.is_lossless();
     result.figures["pinned_bytes"] = session_.pinned_bytes();
+    result.figures["unpinned_bytes"] = session_.unpinned_bytes();
     result.figures["kept_bytes"] = session_.kept_bytes();
     const EngineShape* shape = session_.shape();
     if (!shape) return;
@@ -134,6 +136,7 @@ class CellRun {
       result.shape["kept"][std::string(name_of(kind))] = shape->kept[kind];
       result.shape["rotating"][std::string(name_of(kind))] = shape->rotating[kind];
     }
+    result.shape["gpu_layer_budget"] = shape->layers;
     result.shape["lanes"] = shape->lanes;
     result.shape["slot_bytes"] = shape->slot_bytes;
     result.shape["staging_bytes"] = shape->staging_bytes;
@@ -246,6 +249,18 @@ class CellRun {
       result.reasons.push_back(fmt::format("logits of prompt {} are not finite", i + 1));
       return;
     }
+  }
+
+  void check_memory(CellResult& result) {
+    const MemoryUse use = session_.device().memory_use();
+    result.figures["peak_device_bytes"] = use.device_peak_bytes;
+    if (use.process_peak_bytes == 0) return;
+    result.figures["peak_process_bytes"] = use.process_peak_bytes;
+    const std::uint64_t limit = session_.device().info().memory_limit;
+    if (use.process_peak_bytes > limit)
+      result.reasons.push_back(
+          fmt::format("the process took {} of the device's memory at its most; the limit is {}",
+                      format_bytes(use.process_peak_bytes), format_bytes(limit)));
   }
 
   const PreparedCell& cell_;

@@ -74,14 +74,10 @@ PolicyChoice make_policy_choice(const Settings& settings) {
   const Json value = settings.value("policy");
   PolicyChoice choice{value["plugin"].get<std::string>(), value["params"].get<ParamValues>(),
                       settings.place("policy")};
-  if (choice.name == kMappedPolicy)
-    throw InputError(
-        "{}: mapped lets kernels read the host's memory over the link, which no device of this "
-        "build can; there is resident, or a plugin's name",
-        at(settings, "policy"));
-  if (choice.name == kResidentPolicy && !choice.params.empty())
-    throw InputError("{}: resident has no parameters, so '{}' means nothing",
-                     at(settings, "policy"), choice.params.begin()->first);
+  const bool reserved = choice.name == kResidentPolicy || choice.name == kMappedPolicy;
+  if (reserved && !choice.params.empty())
+    throw InputError("{}: {} has no parameters, so '{}' means nothing", at(settings, "policy"),
+                     choice.name, choice.params.begin()->first);
   return choice;
 }
 
@@ -185,6 +181,8 @@ Experiment make_experiment(const Settings& settings, const std::string& file) {
   if (const auto* checkpoint = std::get_if<CheckpointLocation>(&experiment.model))
     experiment.inputs["model"]["path"] = checkpoint->directory.string();
   experiment.device = make_device_spec(settings);
+  if (settings.find("device.pinned_limit"))
+    experiment.pinned_limit = settings.value("device.pinned_limit").get<std::uint64_t>();
   experiment.policy = make_policy_choice(settings);
   experiment.budget = make_budget(settings);
   experiment.dtype = make_dtype(settings);
@@ -212,6 +210,7 @@ std::string policy_label(const Json& inputs) {
 
 std::string budget_label(const Json& inputs) {
   if (inputs.at("policy").at("plugin") == kResidentPolicy) return "all";
+  if (inputs.at("policy").at("plugin") == kMappedPolicy) return "none";
   const Json& budget = inputs.at("budget");
   if (budget.contains("bytes")) return format_bytes(budget["bytes"].get<std::uint64_t>());
   if (budget.contains("expert_slots"))

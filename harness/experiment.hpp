@@ -41,6 +41,7 @@ struct Experiment {
   std::string name;
   ModelLocation model;
   DeviceSpec device;
+  std::optional<std::uint64_t> pinned_limit;  // bytes of weights that may be pinned
   PolicyChoice policy;
   BudgetSpec budget;           // of an AutoBudget the bytes are not known yet
   std::optional<DType> dtype;  // none: the model's own

@@ -40,6 +40,12 @@ constexpr auto kKeys = std::to_array<Key>({
      .min = 1,
      .max = kMost,
      .help = "device memory that may be used; by default what the device has"},
+    {.path = "device.pinned_limit",
+     .type = KeyType::size,
+     .max = kMost,
+     .help =
+         "bytes of weights that may be pinned; the others pass through a pinned ring, as they do "
+         "where the system pins no more"},
     {.path = "device.link_gbps",
      .type = KeyType::real,
      .min = 1e-3,
@@ -50,7 +56,8 @@ constexpr auto kKeys = std::to_array<Key>({
      .type = KeyType::policy,
      .fallback = "ring_prefetch",
      .help =
-         "the plugin that decides which weights are on the device; or resident: everything is"},
+         "the plugin that decides which weights are on the device; or resident: everything is; "
+         "or mapped: nothing is, and kernels read the weights in host memory"},
 
     {.path = "budget.gpu_layer_budget",
      .type = KeyType::integer,

@@ -67,18 +67,20 @@ const Model& ModelCache::open(const ModelLocation& location) {
   return *model;
 }
 
-const WeightStore& ModelCache::pack(const ModelLocation& location, DType dtype,
-                                    const DeviceSpec& spec) {
+const WeightStore& ModelCache::pack(const Experiment& experiment, DType dtype) {
+  const std::optional<std::uint64_t>& limit = experiment.pinned_limit;
   const std::string key =
-      fmt::format("{} {} {}", name_of(location), name_of(dtype), host_key(spec));
+      fmt::format("{} {} {} {}", name_of(experiment.model), name_of(dtype),
+                  host_key(experiment.device), limit ? fmt::format("{}", *limit) : "");
   if (key == store_key_) return *store_;
-  const Model& model = open(location);
+  const Model& model = open(experiment.model);
   store_key_.clear();
   store_.reset();
 
   std::optional<Progress> progress;
   WeightStore::Options options;
   options.dtype = dtype;
+  options.pinned_limit = limit;
   options.progress = [&](const WeightStore::Progress& at) {
     if (!progress)
       progress.emplace("loading " + model.name, static_cast<double>(at.total_bytes),
@@ -86,7 +88,7 @@ const WeightStore& ModelCache::pack(const ModelLocation& location, DType dtype,
     progress->update(static_cast<double>(at.done_bytes));
   };
   store_ =
-      std::make_unique<WeightStore>(host(spec), model.source.plan, *model.source.tensors, options);
+      std::make_unique<WeightStore>(host(experiment.device), model.source.plan, *model.source.tensors, options);
   store_key_ = key;
   return *store_;
 }

@@ -38,9 +38,10 @@ class ModelCache {
   IDevice& host(const DeviceSpec& spec);
   // Throws InputError for a model that is missing or broken.
   const Model& open(const ModelLocation& location);
-  // The weights of an opened model in pinned memory. The last one asked for is kept; another takes
-  // its place, so that host memory never holds two. Shows progress on standard error.
-  const WeightStore& pack(const ModelLocation& location, DType dtype, const DeviceSpec& spec);
+  // The weights of an experiment's model, pinned as it and the system allow. The last ones asked for
+  // are kept; others take their place, so that host memory never holds two. Shows progress on
+  // standard error.
+  const WeightStore& pack(const Experiment& experiment, DType dtype);
 
  private:
   std::map<std::string, std::unique_ptr<IDevice>> hosts_;  // by host_key; outlive what is packed

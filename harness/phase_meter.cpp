@@ -9,7 +9,7 @@ Counters sum(const Counters& a, const Counters& b) { return a - (Counters{} - b)
 
 Lease PhaseMeter::acquire(const Step& step) {
   Lease lease = inner_.acquire(step);
-  const Counters counters = now();
+  const Counters& counters = inner_.counters();
   Counters& phase = step.phase == Phase::prefill ? book_.prefill : book_.decode;
   phase = sum(phase, counters - seen_);
   seen_ = counters;

@@ -1,6 +1,6 @@
 // Tells apart what prefill and what decoding moved: sits between the forward pass and the engine.
 #pragma once
-#include "core/engine/engine.hpp"
+#include "core/engine/layer_provider.hpp"
 
 namespace sluice {
 
@@ -17,14 +17,14 @@ constexpr PhaseBook operator-(const PhaseBook& a, const PhaseBook& b) {
 
 class PhaseMeter final : public ILayerProvider {
  public:
-  // `engine` null: everything is resident, so nothing is counted but passes. `first_unit` begins
-  // each pass.
-  PhaseMeter(ILayerProvider& inner, const Engine* engine, UnitId first_unit)
-      : inner_(inner), engine_(engine), first_unit_(first_unit), seen_(now()) {}
+  // `first_unit` begins each pass.
+  PhaseMeter(ILayerProvider& inner, UnitId first_unit)
+      : inner_(inner), first_unit_(first_unit), seen_(inner.counters()) {}
 
   Lease acquire(const Step& step) override;
   void routed(std::span<const UnitId> units) override { inner_.routed(units); }
   std::uint32_t capacity(UnitKind kind) const override { return inner_.capacity(kind); }
+  const Counters& counters() const override { return inner_.counters(); }
 
   const PhaseBook& book() const { return book_; }
 
@@ -32,10 +32,8 @@ class PhaseMeter final : public ILayerProvider {
   // The lease that acquire() hands out is the inner provider's own.
   Weights use(const Step&, std::size_t) override { return {}; }
   void close(const Step&) noexcept override {}
-  Counters now() const { return engine_ ? engine_->counters() : Counters{}; }
 
   ILayerProvider& inner_;
-  const Engine* engine_;
   UnitId first_unit_;
   Counters seen_;
   PhaseBook book_;

@@ -36,7 +36,7 @@ auto at_place(const Origin& place, const F& f) {
 
 void prepare_policy(PreparedCell& cell, PluginCache& plugins) {
   const PolicyChoice& policy = cell.experiment.policy;
-  if (policy.name == kResidentPolicy) return;
+  if (cell.is_resident() || cell.is_mapped()) return;
   cell.plugin = at_place(policy.place, [&] { return plugins.load(policy.name); });
   const ParamValues all = at_place(policy.place, [&] {
     return CheckedParams(policy.name, cell.plugin->params(), policy.params).all();

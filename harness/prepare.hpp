@@ -28,12 +28,13 @@ struct PreparedCell {
   Experiment experiment;
   const Model* model = nullptr;
   DType dtype = DType::bf16;
-  std::shared_ptr<const Plugin> plugin;  // null: resident
+  std::shared_ptr<const Plugin> plugin;  // null: resident or mapped
   std::vector<std::vector<std::int32_t>> prompts;
   std::uint32_t context = 0;  // positions per sequence
   std::uint32_t batch = 1;    // sequences at once; never more than prompts
 
-  bool is_resident() const { return plugin == nullptr; }
+  bool is_resident() const { return experiment.policy.name == kResidentPolicy; }
+  bool is_mapped() const { return experiment.policy.name == kMappedPolicy; }
 };
 
 // Throws InputError: a model, plugin or device that is missing or broken, parameters out of range, a prompt

@@ -16,6 +16,7 @@ constexpr std::array kFigures{"prefill_ms",
                               "decode_tokens_per_second",
                               "decode_throughput_tokens_per_second",
                               "peak_device_bytes",
+                              "peak_process_bytes",
                               "process_peak_rss_bytes",
                               "h2d_bytes",
                               "h2d_bytes_per_token",
@@ -32,6 +33,7 @@ constexpr std::array kFigures{"prefill_ms",
                               "cancelled_bytes",
                               "kept_bytes",
                               "pinned_bytes",
+                              "unpinned_bytes",
                               "speedup_over_naive",
                               "tokens_hash",
                               "prefill_bound",
@@ -61,7 +63,7 @@ Json sample_of(const PreparedCell& cell, const CellResult& result) {
 Json token_inputs(const Json& record) {
   Json inputs = record.at("inputs");
   for (const char* key : {"policy", "budget", "measure", "name"}) inputs.erase(key);
-  for (const char* key : {"link_gbps", "memory_limit"}) inputs["device"].erase(key);
+  for (const char* key : {"link_gbps", "memory_limit", "pinned_limit"}) inputs["device"].erase(key);
   for (const char* key : {"batch", "context"}) inputs["generation"].erase(key);
   inputs["model"]["content"] = record.at("context").at("model");
   return inputs;

@@ -29,8 +29,7 @@ Session::Session(const PreparedCell& cell, const WeightStore& weights, bool pois
   } catch (const MemoryLimitError& error) {
     explain_memory(cell, error.what());
   }
-  ILayerProvider& provider = engine_ ? static_cast<ILayerProvider&>(*engine_) : *resident_;
-  meter_ = std::make_unique<PhaseMeter>(provider, engine_.get(), weights_.view().order.front());
+  meter_ = std::make_unique<PhaseMeter>(provider(), weights_.view().order.front());
 
   std::vector<std::int32_t> stops = cell.model->generation.stop_ids;
   const std::vector<std::int32_t>& more = cell.experiment.generation.stop_ids;
@@ -39,17 +38,28 @@ Session::Session(const PreparedCell& cell, const WeightStore& weights, bool pois
   check_host_memory(cell);
 }
 
+ILayerProvider& Session::provider() const {
+  if (engine_) return *engine_;
+  if (mapped_) return *mapped_;
+  return *resident_;
+}
+
 void Session::make_provider(const PreparedCell& cell, bool poison) {
   if (cell.is_resident()) {
     resident_ = std::make_unique<ResidentProvider>(*device_, compute_, weights_);
     return;
   }
-  BudgetSpec budget = cell.experiment.budget;
-  if (auto* automatic = std::get_if<AutoBudget>(&budget)) {
-    const std::uint64_t limit = device_->info().memory_limit;
-    const std::uint64_t used = device_->memory_use().device_bytes;
-    automatic->free_bytes = limit > used ? limit - used : 0;
+  if (cell.is_mapped()) {
+    if (!device_->info().executes)
+      throw InputError(
+          "mapped lets kernels read the host's memory over the link, which a simulated device does "
+          "not imitate");
+    mapped_ = std::make_unique<MappedProvider>(weights_);
+    return;
   }
+  BudgetSpec budget = cell.experiment.budget;
+  if (auto* automatic = std::get_if<AutoBudget>(&budget))
+    automatic->free_bytes = free_bytes(*device_);
   const PolicyChoice& choice = cell.experiment.policy;
   policy_ = make_policy(cell.plugin, choice.params);
   EngineOptions options;
@@ -75,8 +85,17 @@ void Session::check_host_memory(const PreparedCell& cell) const {
 void Session::explain_memory(const PreparedCell& cell, const std::string& what) {
   const ModelView view = weights_.view();
   const std::uint64_t limit = device_->info().memory_limit;
+  const MemoryUse use = device_->memory_use();
   const std::uint64_t context =
-      Decoder::device_bytes(cell.model->source.config, cell.dtype, limits_of(cell));
+      (decoder_ ? use.device_bytes
+                : Decoder::device_bytes(cell.model->source.config, cell.dtype, limits_of(cell))) +
+      use.other_bytes;
+  if (cell.is_mapped())
+    throw InputError(
+        "{}: the memory limit of {} is too small: a context of {} positions for {} at once takes "
+        "{}; raise device.memory_limit to that, or shorten the context ({})",
+        cell.experiment.name, format_bytes(limit), cell.context, limits_of(cell).sequences,
+        format_bytes(context), what);
   const Footprint footprint = footprint_of(
       view, [&](const UnitInfo& unit) { return policy_ ? policy_->transfer(unit) : Transfer{}; });
   const std::uint64_t base = context + footprint.head_bytes + footprint.staging_bytes;
@@ -114,11 +133,11 @@ std::uint64_t Session::pinned_bytes() const {
 }
 
 std::uint64_t Session::kept_bytes() const {
-  return engine_ ? engine_->counters().kept_bytes : resident_->loaded_bytes();
+  return resident_ ? resident_->loaded_bytes() : counters().kept_bytes;
 }
 
 bool Session::must_move() const {
-  if (!engine_) return false;
+  if (!engine_) return mapped_ != nullptr;
   PerKind<std::uint32_t> outside;
   for (const UnitInfo& unit : weights_.view().units) ++outside[unit.kind];
   const EngineShape& shape = engine_->shape();
@@ -129,9 +148,14 @@ bool Session::must_move() const {
 
 std::uint64_t Session::least_bytes_per_pass() const {
   const ModelView view = weights_.view();
-  if (!engine_ || view.experts_per_layer > 0) return 0;
-  const EngineShape& shape = engine_->shape();
+  if (resident_ || view.experts_per_layer > 0) return 0;
   std::uint64_t least = 0;
+  if (mapped_) {
+    for (const UnitInfo& unit : view.units)
+      if (unit.kind != UnitKind::embedding) least += unit.size(Encoding::native);
+    return least;
+  }
+  const EngineShape& shape = engine_->shape();
   for (UnitKind kind : kStreamedKinds) {
     std::vector<std::uint64_t> sizes;
     for (const UnitInfo& unit : view.units)
@@ -146,8 +170,7 @@ std::uint64_t Session::least_bytes_per_pass() const {
 double measure_link_gbps(IDevice& device) {
   constexpr std::uint64_t kLargest = 64ull << 20;
   constexpr int kCopies = 5;
-  const std::uint64_t free = device.info().memory_limit - device.memory_use().device_bytes;
-  const std::uint64_t bytes = std::min(kLargest, free / 2 / 256 * 256);
+  const std::uint64_t bytes = std::min(kLargest, free_bytes(device) / 2 / 256 * 256);
   if (bytes == 0) return 0;
   const Buffer from(device, Buffer::Where::pinned, bytes, "link probe");
   const Buffer to(device, Buffer::Where::device, bytes, "link probe");

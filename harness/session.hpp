@@ -6,6 +6,7 @@
 
 #include "core/device/sim_device.hpp"
 #include "core/engine/engine.hpp"
+#include "core/engine/mapped_provider.hpp"
 #include "core/engine/resident_provider.hpp"
 #include "harness/phase_meter.hpp"
 #include "harness/prepare.hpp"
@@ -23,19 +24,20 @@ class Session {
   IDevice& device() { return *device_; }
   Generator& generator() { return *generator_; }
   const PhaseBook& phases() const { return meter_->book(); }
-  Counters counters() const { return engine_ ? engine_->counters() : Counters{}; }
+  const Counters& counters() const { return provider().counters(); }
   // How long the compute stream has waited for weights.
   std::uint64_t stall_ns() { return device_->stall_ns(compute_); }
   // How long each resource has worked, where the device is simulated.
   BusyTimes busy() { return sim_ ? sim_->busy() : BusyTimes{}; }
   std::uint64_t pinned_bytes() const;  // of the weights and of everything else
-  // Null: resident.
+  std::uint64_t unpinned_bytes() const { return weights_.unpinned_bytes(); }
+  // Null: resident or mapped.
   const EngineShape* shape() const { return engine_ ? &engine_->shape() : nullptr; }
   std::uint64_t kept_bytes() const;  // on the device from the start
   // Every unit arrives as it is stored, so results are the resident run's, bit for bit.
   bool is_lossless() const { return lossless_; }
   // Bytes that any policy has to move in one decode pass over a dense model with these slots: per
-  // kind, the smallest units beyond the slots. Other models: 0.
+  // kind, the smallest units beyond the slots. Mapped: every unit's. Other models: 0.
   std::uint64_t least_bytes_per_pass() const;
   // Weights lie outside the device's slots, so a run that moves nothing cannot be right.
   bool must_move() const;
@@ -43,6 +45,7 @@ class Session {
  private:
   void make_provider(const PreparedCell& cell, bool poison);
   void check_host_memory(const PreparedCell& cell) const;
+  ILayerProvider& provider() const;
   [[noreturn]] void explain_memory(const PreparedCell& cell, const std::string& what);
 
   const WeightStore& weights_;
@@ -51,8 +54,9 @@ class Session {
   StreamId compute_ = 0;
   std::unique_ptr<Decoder> decoder_;
   PolicyPtr policy_;
-  std::unique_ptr<Engine> engine_;  // or
-  std::unique_ptr<ResidentProvider> resident_;
+  std::unique_ptr<Engine> engine_;              // or
+  std::unique_ptr<ResidentProvider> resident_;  // or
+  std::unique_ptr<MappedProvider> mapped_;
   std::unique_ptr<PhaseMeter> meter_;
   std::unique_ptr<Generator> generator_;
   bool lossless_ = true;

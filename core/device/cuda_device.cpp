@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -10,20 +11,28 @@
 #include <vector>
 
 #include "core/device/cuda_error.hpp"
+#include "core/device/cuda_process_memory.hpp"
 #include "core/device/cuda_stream.hpp"
 #include "core/device/memory_book.hpp"
 
 namespace sluice {
 namespace {
 
-DeviceInfo info_for(const CudaDeviceOptions& options) {
+// What kernels and libraries load when they are first used, at most; seen on an H200: see
+// docs/results.md.
+constexpr std::uint64_t kLoadedLater = 64ull << 20;
+
+int checked_ordinal(int ordinal) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0)
     throw InputError("no NVIDIA GPU can be used here: {}", cudaGetErrorString(status));
-  if (options.ordinal < 0 || options.ordinal >= count)
-    throw InputError("there is no GPU {}: this machine has {}, counted from 0", options.ordinal,
-                     count);
+  if (ordinal < 0 || ordinal >= count)
+    throw InputError("there is no GPU {}: this machine has {}, counted from 0", ordinal, count);
+  return ordinal;
+}
+
+DeviceInfo info_for(const CudaDeviceOptions& options, const CudaProcessMemory& process) {
   SLUICE_CUDA_CHECK(cudaSetDevice(options.ordinal));
   cudaDeviceProp properties{};
   SLUICE_CUDA_CHECK(cudaGetDeviceProperties(&properties, options.ordinal));
@@ -32,7 +41,7 @@ DeviceInfo info_for(const CudaDeviceOptions& options) {
   DeviceInfo info{.kind = DeviceKind::cuda,
                   .name = properties.name,
                   .memory_bytes = total_bytes,
-                  .memory_limit = options.memory_limit.value_or(free_bytes),
+                  .memory_limit = options.memory_limit.value_or(free_bytes + process.bytes()),
                   .executes = true};
   if (info.memory_limit == 0)
     throw InputError("the memory limit is 0 bytes; it must be at least 1");
@@ -42,10 +51,12 @@ DeviceInfo info_for(const CudaDeviceOptions& options) {
 class CudaDevice final : public IDevice {
  public:
   explicit CudaDevice(const CudaDeviceOptions& options)
-      : info_(info_for(options)),
+      : process_(checked_ordinal(options.ordinal)),
+        info_(info_for(options, process_)),
         memory_(info_.memory_limit),
         events_(cudaEventDisableTiming),
-        timers_(cudaEventDefault) {
+        timers_(cudaEventDefault),
+        least_other_bytes_(process_.bytes() + kLoadedLater) {
     int lowest = 0;
     SLUICE_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest_priority_));
   }
@@ -55,12 +66,16 @@ class CudaDevice final : public IDevice {
   StreamId make_stream(Resource resource, const char*) override {
     const int priority = resource == Resource::compute ? highest_priority_ : 0;
     streams_.push_back(std::make_unique<CudaStream>(events_, timers_, priority));
+    on_host_.push_back(resource == Resource::host);
     return static_cast<StreamId>(streams_.size());
   }
 
   void enqueue(StreamId stream, const Op&, const Body& body) override {
     CudaStream& s = at(stream);
-    body(s.native());
+    if (on_host_[stream - std::size_t{1}])
+      enqueue_on_host(s, body);
+    else
+      body(s.native());
     s.advance();
   }
   void copy(StreamId stream, const Op&, void* to, const void* from, std::uint64_t bytes) override {
@@ -91,13 +106,14 @@ class CudaDevice final : public IDevice {
   std::uint64_t stall_ns(StreamId stream) override { return at(stream).stall_ns(); }
 
   void* allocate(std::uint64_t bytes, std::string_view what) override {
-    const std::uint64_t counted = memory_.admit(bytes, what);
+    const std::uint64_t counted = memory_.admit(bytes, what, other_bytes());
     void* memory = nullptr;
     const cudaError_t status = cudaMalloc(&memory, bytes);
     if (status == cudaErrorMemoryAllocation)
       throw MemoryLimitError("the GPU has no {} bytes left for {}", bytes, what);
     SLUICE_CUDA_CHECK(status);
     memory_.add_device(memory, counted);
+    static_cast<void>(other_bytes());  // for the peak
     return memory;
   }
   void release(void* memory) noexcept override {
@@ -119,8 +135,9 @@ class CudaDevice final : public IDevice {
         cudaHostRegister(memory, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
     if (status != cudaSuccess) {
       munmap(memory, bytes);
-      throw Error("the system refuses to pin {} bytes of host memory for {}: {}", bytes, what,
-                  cudaGetErrorString(status));
+      cudaGetLastError();  // it is told here
+      throw PinningError("the system refuses to pin {} bytes of host memory for {}: {}", bytes,
+                         what, cudaGetErrorString(status));
     }
     memory_.add_pinned(memory, bytes);
     return memory;
@@ -131,16 +148,44 @@ class CudaDevice final : public IDevice {
     munmap(memory, memory_.remove_pinned(memory));
   }
 
-  MemoryUse memory_use() const override { return memory_.use(); }
+  MemoryUse memory_use() const override {
+    MemoryUse use = memory_.use();
+    use.other_bytes = other_bytes();
+    use.process_peak_bytes = process_peak_bytes_;
+    return use;
+  }
 
  private:
+  static void enqueue_on_host(CudaStream& stream, const Body& body) {
+    auto copy = std::make_unique<Body>(body);
+    SLUICE_CUDA_CHECK(cudaLaunchHostFunc(
+        stream.native(),
+        [](void* argument) {
+          const std::unique_ptr<Body> own(static_cast<Body*>(argument));
+          (*own)(nullptr);
+        },
+        copy.get()));
+    static_cast<void>(copy.release());
+  }
+
+  // What the process takes beside the book's blocks, and room for what it is still to load.
+  std::uint64_t other_bytes() const {
+    const std::uint64_t all = process_.bytes();
+    process_peak_bytes_ = std::max(process_peak_bytes_, all);
+    return std::max(all - std::min(all, memory_.use().device_bytes), least_other_bytes_);
+  }
+
   CudaStream& at(StreamId stream) const { return *streams_.at(stream - std::size_t{1}); }
 
+  const CudaProcessMemory process_;  // first: it looks before there is a context
   const DeviceInfo info_;
   MemoryBook memory_;
   CudaEventPool events_, timers_;
   int highest_priority_ = 0;
   std::vector<std::unique_ptr<CudaStream>> streams_;
+  std::vector<bool> on_host_;  // by stream
+  const std::uint64_t least_other_bytes_;
+  mutable std::uint64_t process_peak_bytes_ = 0;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 // An NVIDIA GPU: CUDA streams, pooled events, device memory under a limit, registered host memory.
+// A stream of the resource `host` runs its operations on a thread of the driver's.
 #pragma once
 #include <memory>
 #include <optional>
@@ -9,7 +10,8 @@ namespace sluice {
 
 struct CudaDeviceOptions {
   int ordinal = 0;
-  // Bytes that weights, KV cache and workspace may take together; none: what is free now.
+  // Bytes that the process may take of the GPU's memory: allocations here, and beside them the
+  // context, kernels and libraries; none: what is free now.
   std::optional<std::uint64_t> memory_limit{};
 };
 

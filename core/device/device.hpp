@@ -1,6 +1,7 @@
 // The seam under the engine and the model: streams, events, operations and memory, on hardware or
 // not. Called from one host thread.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,6 +24,12 @@ class MemoryLimitError : public Error {
   using Error::Error;
 };
 
+// The system does not pin as much host memory as was asked for.
+class PinningError : public Error {
+ public:
+  using Error::Error;
+};
+
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::cpu;
   std::string name;                // the processor's or the machine's
@@ -34,6 +41,10 @@ struct DeviceInfo {
 struct MemoryUse {
   std::uint64_t device_bytes = 0, device_peak_bytes = 0;
   std::uint64_t pinned_bytes = 0, pinned_peak_bytes = 0;
+  // What the process takes of the device beside those bytes (a GPU's context, libraries, rounding of
+  // allocations), and at its most all that it takes as the driver sees it. Both count under the
+  // limit; both are 0 where device memory is no driver's.
+  std::uint64_t other_bytes = 0, process_peak_bytes = 0;
 };
 
 // Why a stream waits: time spent waiting for weights is the stall that a policy leaves exposed.
@@ -68,11 +79,19 @@ class IDevice {
   // Aligned to 256 bytes; `what` names it in errors. Throws MemoryLimitError.
   virtual void* allocate(std::uint64_t bytes, std::string_view what) = 0;
   virtual void release(void* memory) noexcept = 0;
-  // Host memory that copies can read at the link's full rate; exactly `bytes`, page-aligned.
+  // Host memory that copies can read at the link's full rate and kernels in place; exactly `bytes`,
+  // page-aligned. Throws PinningError.
   virtual void* allocate_pinned(std::uint64_t bytes, std::string_view what) = 0;
   virtual void release_pinned(void* memory) noexcept = 0;
   virtual MemoryUse memory_use() const = 0;
 };
+
+// Bytes that may still be allocated.
+inline std::uint64_t free_bytes(const IDevice& device) {
+  const MemoryUse use = device.memory_use();
+  const std::uint64_t used = use.device_bytes + use.other_bytes;
+  return device.info().memory_limit - std::min(device.info().memory_limit, used);
+}
 
 // Memory that gives itself back. Its last reader must have been waited for.
 class Buffer {

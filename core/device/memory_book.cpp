@@ -15,8 +15,9 @@ std::uint64_t remove(std::unordered_map<void*, std::uint64_t>& blocks, void* mem
 
 }  // namespace
 
-std::uint64_t MemoryBook::admit(std::uint64_t bytes, std::string_view what) const {
-  const std::uint64_t free = limit_ - use_.device_bytes;
+std::uint64_t MemoryBook::admit(std::uint64_t bytes, std::string_view what,
+                                std::uint64_t other_bytes) const {
+  const std::uint64_t free = limit_ - std::min(limit_, use_.device_bytes + other_bytes);
   // Compared before rounding up, which could overflow.
   if (bytes <= free) {
     const std::uint64_t counted =
@@ -24,8 +25,9 @@ std::uint64_t MemoryBook::admit(std::uint64_t bytes, std::string_view what) cons
         kDeviceAlignment;
     if (counted <= free) return counted;
   }
-  throw MemoryLimitError("asked for {} bytes for {}: {} of {} bytes of device memory are in use",
-                         bytes, what, use_.device_bytes, limit_);
+  throw MemoryLimitError("asked for {} bytes for {}: {} of {} bytes of device memory are in use{}",
+                         bytes, what, use_.device_bytes, limit_,
+                         other_bytes ? fmt::format(", and {} beside", other_bytes) : "");
 }
 
 void MemoryBook::add_device(void* memory, std::uint64_t counted_bytes) {

@@ -17,8 +17,9 @@ class MemoryBook {
   explicit MemoryBook(std::uint64_t limit_bytes) : limit_(limit_bytes) {}
 
   // What a block of `bytes` counts as. Throws MemoryLimitError, with the figures and `what` the
-  // block is for, when it would pass the limit.
-  std::uint64_t admit(std::uint64_t bytes, std::string_view what) const;
+  // block is for, when it would pass the limit. `other_bytes` are MemoryUse's.
+  std::uint64_t admit(std::uint64_t bytes, std::string_view what,
+                      std::uint64_t other_bytes = 0) const;
   void add_device(void* memory, std::uint64_t counted_bytes);
   void add_pinned(void* memory, std::uint64_t bytes);
   // Returns the bytes that the block counted as. Memory that is not in the book throws

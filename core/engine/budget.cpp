@@ -37,16 +37,18 @@ Budget in_experts(const Footprint& footprint, std::uint32_t experts) {
   return budget;
 }
 
-Budget in_bytes(const ModelView& model, const Footprint& footprint, std::uint64_t bytes) {
+// `what` has the bytes, for errors.
+Budget in_bytes(const ModelView& model, const Footprint& footprint, std::uint64_t bytes,
+                const std::string& what) {
   PerKind<std::uint32_t> one;
   for (UnitKind kind : kStreamedKinds) one[kind] = std::min(footprint.units[kind], 1u);
   const std::uint64_t fixed = footprint.head_bytes + footprint.staging_bytes;
   const std::uint64_t least = fixed + footprint.bytes_of(one);
   if (bytes < least)
     throw InputError(
-        "the budget of {} does not hold the head ({}), staging ({}) and one slot of each kind "
-        "({}); the smallest that does is {} bytes",
-        bytes_text(bytes), bytes_text(footprint.head_bytes), bytes_text(footprint.staging_bytes),
+        "{} does not hold the head ({}), staging ({}) and one slot of each kind ({}); the smallest "
+        "that does is {} bytes",
+        what, bytes_text(footprint.head_bytes), bytes_text(footprint.staging_bytes),
         bytes_text(footprint.bytes_of(one)), least);
 
   Budget budget{.slots = one, .bytes = bytes - footprint.head_bytes};
@@ -72,6 +74,18 @@ PerKind<std::uint32_t> Footprint::slots_for(std::uint32_t layers) const {
     slots[kind] = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, units[kind]));
   }
   return slots;
+}
+
+std::uint32_t layers_in(const ModelView& model, const Footprint& footprint,
+                        const PerKind<std::uint32_t>& slots) {
+  const auto fit = [&](std::uint32_t layers) {
+    const PerKind<std::uint32_t> needed = footprint.slots_for(layers);
+    return std::ranges::all_of(kStreamedKinds,
+                               [&](UnitKind kind) { return needed[kind] <= slots[kind]; });
+  };
+  auto layers = static_cast<std::uint32_t>(model.layers);
+  while (layers > 0 && !fit(layers)) --layers;
+  return layers;
 }
 
 Footprint footprint_of(const ModelView& model, const TransferOf& transfer) {
@@ -109,8 +123,13 @@ Budget resolve_budget(const ModelView& model, const BudgetSpec& spec, const Tran
   if (const auto* experts = std::get_if<ExpertBudget>(&spec))
     return in_experts(footprint, experts->slots);
   if (const auto* bytes = std::get_if<ByteBudget>(&spec))
-    return in_bytes(model, footprint, bytes->bytes);
-  return in_bytes(model, footprint, std::get<AutoBudget>(spec).free_bytes);
+    return in_bytes(model, footprint, bytes->bytes,
+                    fmt::format("the budget of {}", bytes_text(bytes->bytes)));
+  const std::uint64_t free = std::get<AutoBudget>(spec).free_bytes;
+  Budget most = in_bytes(model, footprint, free,
+                         fmt::format("what the memory limit leaves, {},", bytes_text(free)));
+  if (layers_in(model, footprint, most.slots) > 0) most.bytes = 0;
+  return most;
 }
 
 }  // namespace sluice

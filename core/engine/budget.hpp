@@ -52,6 +52,10 @@ struct Footprint {
 // embedding is not asked about: it never moves.
 Footprint footprint_of(const ModelView& model, const TransferOf& transfer);
 
+// The layer budget that `slots` amount to: the most layers that they hold.
+std::uint32_t layers_in(const ModelView& model, const Footprint& footprint,
+                        const PerKind<std::uint32_t>& slots);
+
 // Staging for units whose wire and resident encodings differ: two buffers of the largest such
 // unit's wire size.
 std::uint64_t staging_bytes(const ModelView& model, const TransferOf& transfer);
@@ -59,7 +63,8 @@ std::uint64_t staging_bytes(const ModelView& model, const TransferOf& transfer);
 // Throws InputError when not even one slot of each kind fits, with the figures and the smallest
 // budget that would. A layer budget beyond the model's layers is cut to them, expert slots beyond
 // its experts likewise. Bytes give the most whole layers that fit; where experts are so many that
-// not one layer fits, one slot of each other kind and as many experts as fit beside them.
+// not one layer fits, one slot of each other kind and as many experts as fit beside them. Auto is the
+// layer budget of as many layers as its bytes hold, or those bytes where they hold less than one.
 Budget resolve_budget(const ModelView& model, const BudgetSpec& spec, const TransferOf& transfer);
 
 }  // namespace sluice

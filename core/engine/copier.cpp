@@ -18,7 +18,7 @@ std::uint64_t checked_chunk(std::uint64_t bytes) {
 
 }  // namespace
 
-Copier::Copier(IDevice& device, StreamId compute, std::uint32_t lanes, bool blocking,
+Copier::Copier(IDevice& device, StreamId compute, std::uint32_t lanes, bool blocking, bool staging,
                const EngineOptions& options, SlotArena& slots)
     : device_(device),
       compute_(compute),
@@ -30,6 +30,7 @@ Copier::Copier(IDevice& device, StreamId compute, std::uint32_t lanes, bool bloc
   for (std::uint32_t i = 0; i < lanes; ++i)
     lanes_.push_back(device.make_stream(Resource::h2d, "copy"));
   if (lanes_.empty()) lanes_.push_back(compute);
+  if (staging) ring_ = std::make_unique<StagingRing>(device, options.staging_half_bytes);
   if (!options.poison) return;
   std::uint64_t largest = 0;
   for (SlotId slot = 0; slot < slots.size(); ++slot) largest = std::max(largest, slots[slot].bytes);
@@ -49,10 +50,12 @@ Copier::~Copier() {
   drain_quietly(compute_);
 }
 
-void Copier::prepare(SlotId id, UnitId unit, const std::byte* source, std::uint64_t bytes) {
+void Copier::prepare(SlotId id, UnitId unit, const std::byte* source, std::uint64_t bytes,
+                     bool pinned) {
   Slot& slot = slots_[id];
   slot.unit = unit;
   slot.source = source;
+  slot.pinned = pinned;
   slot.total = bytes;
   slot.issued = 0;
 }
@@ -61,8 +64,7 @@ void Copier::issue(SlotId id, bool needed) {
   Slot& slot = slots_[id];
   if (slot.issued < slot.total) {
     if (slot.issued == 0) start(slot);
-    while (slot.issued < slot.total)
-      copy_piece(slot, std::min(chunk_bytes_, slot.total - slot.issued));
+    while (slot.issued < slot.total) copy_piece(slot, next_piece(slot));
     mark_ready(slot);
     // Ahead of the host's own wait, so that a blocking load shows as a stall, too.
     if (blocking_ && needed) before_read(id);
@@ -88,7 +90,7 @@ void Copier::top_up() {
   while (queues_.size(kGuesses) != 0) {
     const SlotId id = queues_.first(kGuesses);
     Slot& slot = slots_[id];
-    const std::uint64_t bytes = std::min({chunk_bytes_, window_bytes_, slot.total - slot.issued});
+    const std::uint64_t bytes = std::min(window_bytes_, next_piece(slot));
     if (bytes == 0 || pieces_bytes_ + bytes > window_bytes_) return;
     if (slot.issued == 0) start(slot);
     copy_piece(slot, bytes);
@@ -118,7 +120,7 @@ void Copier::before_read(SlotId id) {
 
 void Copier::poison(SlotId id) {
   Slot& slot = slots_[id];
-  prepare(id, kNoUnit, nullptr, 0);
+  prepare(id, kNoUnit, nullptr, 0, true);
   slot.lane = lanes_.front();
   order_after(slot.lane, slot.ready);
   order_after(slot.lane, slot.last_read);
@@ -149,8 +151,14 @@ void Copier::start(Slot& slot) {
   order_after(slot.lane, slot.last_read);
 }
 
+std::uint64_t Copier::next_piece(const Slot& slot) const {
+  const std::uint64_t left = std::min(chunk_bytes_, slot.total - slot.issued);
+  return slot.pinned ? left : std::min(left, ring_->half_bytes());
+}
+
 void Copier::copy_piece(Slot& slot, std::uint64_t bytes) {
   const std::byte* from = slot.source + slot.issued;
+  if (!slot.pinned) from = ring_->fill(slot.lane, slot.unit, from, bytes);
   std::byte* to = slot.data + slot.issued;
   const std::array reads{range_of(from, bytes)};
   const std::array writes{range_of(to, bytes)};
@@ -162,6 +170,7 @@ void Copier::copy_piece(Slot& slot, std::uint64_t bytes) {
                 .reads = reads,
                 .writes = writes},
                to, from, bytes);
+  if (!slot.pinned) ring_->read_on(slot.lane);
   slot.issued += bytes;
 }
 

@@ -1,12 +1,14 @@
 // Fills slots over the copy lanes. Every edge between copies and compute is made here.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/device/device.hpp"
 #include "core/engine/engine.hpp"
 #include "core/engine/id_lists.hpp"
 #include "core/engine/slots.hpp"
+#include "core/engine/staging_ring.hpp"
 
 namespace sluice {
 
@@ -16,14 +18,16 @@ namespace sluice {
 class Copier {
  public:
   // `lanes` 0: copies go onto the compute stream. `blocking`: the host waits for each load.
-  Copier(IDevice& device, StreamId compute, std::uint32_t lanes, bool blocking,
+  // `staging`: there are sources that are not pinned.
+  Copier(IDevice& device, StreamId compute, std::uint32_t lanes, bool blocking, bool staging,
          const EngineOptions& options, SlotArena& slots);
   ~Copier();  // drains the lanes, then the compute stream
   Copier(const Copier&) = delete;
   Copier& operator=(const Copier&) = delete;
 
-  // Names what the slot's next load copies; nothing is issued yet.
-  void prepare(SlotId slot, UnitId unit, const std::byte* source, std::uint64_t bytes);
+  // Names what the slot's next load copies; nothing is issued yet. `pinned`: the source is; what is
+  // not passes through the ring.
+  void prepare(SlotId slot, UnitId unit, const std::byte* source, std::uint64_t bytes, bool pinned);
   // Issues what is left of the slot's load. `needed`: the open step reads it.
   void issue(SlotId slot, bool needed);
   void queue_wish(SlotId slot);   // issued by flush_wishes(), in this order
@@ -49,6 +53,7 @@ class Copier {
   };
 
   void start(Slot& slot);
+  std::uint64_t next_piece(const Slot& slot) const;
   void copy_piece(Slot& slot, std::uint64_t bytes);
   void mark_ready(Slot& slot);
   void host_waits(Slot& slot);
@@ -61,6 +66,7 @@ class Copier {
   std::uint64_t chunk_bytes_, window_bytes_;
   SlotArena& slots_;
   Buffer poison_;
+  std::unique_ptr<StagingRing> ring_;
   std::vector<StreamId> lanes_;  // the compute stream alone when there are none
   std::size_t turn_ = 0;         // the next load's lane
   IdLists queues_;               // of slots

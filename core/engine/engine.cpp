@@ -89,7 +89,8 @@ Engine::Impl::Impl(IDevice& device, StreamId compute, const WeightStore& weights
       book_(view_.units, slots_),
       soon_(view_.units.size()),
       candidates_(book_, soon_),
-      copier_(device, compute, setup_.shape.lanes, setup_.blocking, options, slots_),
+      copier_(device, compute, setup_.shape.lanes, setup_.blocking, weights.unpinned_bytes() != 0,
+              options, slots_),
       named_by_(view_.units.size(), 0) {
   load_kept();
 }
@@ -294,7 +295,8 @@ SlotId Engine::Impl::load(UnitId unit) {
 
 void Engine::Impl::prepare(UnitId unit, SlotId slot) {
   const Encoding wire = setup_.transfers[unit].wire;
-  copier_.prepare(slot, unit, weights_.slab(unit, wire), view_.units[unit].size(wire));
+  copier_.prepare(slot, unit, weights_.slab(unit, wire), view_.units[unit].size(wire),
+                  weights_.is_pinned(unit));
 }
 
 void Engine::Impl::evict(UnitId unit) {

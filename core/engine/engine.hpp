@@ -8,6 +8,7 @@
 #include "core/engine/budget.hpp"
 #include "core/engine/counters.hpp"
 #include "core/engine/layer_provider.hpp"
+#include "core/engine/staging_ring.hpp"
 #include "core/weights/weight_store.hpp"
 
 namespace sluice {
@@ -16,6 +17,9 @@ struct EngineOptions {
   std::uint64_t chunk_bytes = 8ull << 20;          // a copy is issued in pieces of this size
   std::uint64_t guess_window_bytes = 32ull << 20;  // guesses on the device at a time; 0: a guess
                                                    // waits until it is certain
+                                                   // Of the ring for weights that are not pinned.
+  std::uint64_t staging_half_bytes = StagingRing::kHalfBytes;
+
   bool poison = false;  // tests: an evicted slot is filled with NaN before it is used again
 };
 
@@ -23,6 +27,7 @@ struct EngineOptions {
 // allocated on the device.
 struct EngineShape {
   Budget budget;
+  std::uint32_t layers = 0;               // whole ones that the budget's slots hold
   PerKind<std::uint32_t> kept, rotating;  // slots of the streamed kinds
   std::uint32_t lanes = 0;
   std::uint64_t slot_bytes = 0;  // of all of those: each the kind's Footprint::slot_bytes
@@ -49,7 +54,7 @@ class Engine final : public ILayerProvider {
   void routed(std::span<const UnitId> units) override;
   std::uint32_t capacity(UnitKind kind) const override;
 
-  const Counters& counters() const;
+  const Counters& counters() const override;
   const EngineShape& shape() const;
 
  private:

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/device/op.hpp"
+#include "core/engine/counters.hpp"
 #include "sluice/policy.hpp"
 
 namespace sluice {
@@ -45,6 +46,7 @@ class ILayerProvider {
   virtual void routed(std::span<const UnitId> units) = 0;
   // How many units of a kind one step may need.
   virtual std::uint32_t capacity(UnitKind kind) const = 0;
+  virtual const Counters& counters() const = 0;
 
  private:
   friend class Lease;

@@ -1,8 +1,11 @@
 #include "core/engine/resident_provider.hpp"
 
+#include <algorithm>
 #include <array>
+#include <memory>
 
 #include "core/engine/figures.hpp"
+#include "core/engine/staging_ring.hpp"
 #include "core/error.hpp"
 
 namespace sluice {
@@ -13,7 +16,7 @@ std::vector<Buffer> allocate_slabs(IDevice& device, const ModelView& view) {
   std::uint64_t needed = 0;
   for (const UnitInfo& unit : view.units)
     if (unit.kind != UnitKind::embedding) needed += unit.size(Encoding::native);
-  const std::uint64_t used = device.memory_use().device_bytes;
+  const std::uint64_t free = free_bytes(device);
   try {
     for (const UnitInfo& unit : view.units)
       if (unit.kind != UnitKind::embedding)
@@ -22,7 +25,8 @@ std::vector<Buffer> allocate_slabs(IDevice& device, const ModelView& view) {
   } catch (const MemoryLimitError& e) {
     throw MemoryLimitError(
         "{}. All weights take {} ({} bytes) beside the {} in use, the limit is {}", e.what(),
-        bytes_text(needed), needed, bytes_text(used), bytes_text(device.info().memory_limit));
+        bytes_text(needed), needed, bytes_text(device.info().memory_limit - free),
+        bytes_text(device.info().memory_limit));
   }
   return slabs;
 }
@@ -31,23 +35,34 @@ std::vector<Buffer> allocate_slabs(IDevice& device, const ModelView& view) {
 
 ResidentProvider::ResidentProvider(IDevice& device, StreamId compute, const WeightStore& weights)
     : device_(device), compute_(compute), slabs_(allocate_slabs(device, weights.view())) {
-  const auto load = [&](const UnitInfo& unit) {
-    const Buffer& to = slabs_[unit.id];
-    const std::byte* from = weights.slab(unit.id, Encoding::native);
-    const std::array reads{range_of(from, to.bytes())};
-    const std::array writes{to.range()};
+  const auto copy = [&](UnitId unit, std::byte* to, const std::byte* from, std::uint64_t bytes) {
+    const std::array reads{range_of(from, bytes)};
+    const std::array writes{range_of(to, bytes)};
     device.copy(compute,
                 {.name = "load",
-                 .unit = unit.id,
+                 .unit = unit,
                  .on = Resource::h2d,
-                 .bytes = to.bytes(),
+                 .bytes = bytes,
                  .reads = reads,
                  .writes = writes},
-                to.data(), from, to.bytes());
+                to, from, bytes);
   };
+  std::unique_ptr<StagingRing> ring;
+  if (weights.unpinned_bytes() != 0) ring = std::make_unique<StagingRing>(device);
   for (const UnitInfo& unit : weights.view().units) {
     if (unit.kind == UnitKind::embedding) continue;
-    load(unit);
+    std::byte* const to = slabs_[unit.id].data();
+    const std::byte* const from = weights.slab(unit.id, Encoding::native);
+    const std::uint64_t total = slabs_[unit.id].bytes();
+    if (weights.is_pinned(unit.id)) {
+      copy(unit.id, to, from, total);
+    } else {
+      for (std::uint64_t at = 0; at < total; at += StagingRing::kHalfBytes) {
+        const std::uint64_t bytes = std::min(StagingRing::kHalfBytes, total - at);
+        copy(unit.id, to + at, ring->fill(compute, unit.id, from + at, bytes), bytes);
+        ring->read_on(compute);
+      }
+    }
     ++units_[unit.kind];
     loaded_bytes_ += slabs_[unit.id].bytes();
   }

@@ -21,6 +21,7 @@ class ResidentProvider final : public ILayerProvider {
   Lease acquire(const Step& step) override;
   void routed(std::span<const UnitId>) override {}
   std::uint32_t capacity(UnitKind kind) const override { return units_[kind]; }
+  const Counters& counters() const override { return counters_; }  // nothing moves
   std::uint64_t loaded_bytes() const { return loaded_bytes_; }
 
  private:
@@ -32,6 +33,7 @@ class ResidentProvider final : public ILayerProvider {
   std::vector<Buffer> slabs_;  // index: UnitId; the embedding's is empty
   PerKind<std::uint32_t> units_;
   std::uint64_t loaded_bytes_ = 0;
+  const Counters counters_;
 };
 
 }  // namespace sluice

@@ -42,6 +42,7 @@ Setup set_up(const ModelView& model, GuardedPolicy& policy, const BudgetSpec& bu
   out.footprint = footprint_of(model, transfer);
   refuse_conversions(model, out.transfers, policy.name());
   out.shape.budget = resolve_budget(model, budget, transfer);
+  out.shape.layers = layers_in(model, out.footprint, out.shape.budget.slots);
 
   const Layout layout = ask_layout(model, policy, out.shape.budget);
   out.plan = plan_slots(model, out.footprint, out.shape.budget, layout,
@@ -60,12 +61,11 @@ SlotArena allocate_slots(IDevice& device, const ModelView& model, const Setup& s
   std::vector<std::uint64_t> heads;
   for (const UnitInfo& unit : model.units)
     if (unit.kind == UnitKind::head) heads.push_back(unit.size(setup.transfers[unit.id].resident));
-  const std::uint64_t used = device.memory_use().device_bytes;
+  const std::uint64_t free = free_bytes(device);
   try {
     return {device, setup.footprint, setup.plan.slots(), heads};
   } catch (const MemoryLimitError& e) {
     const std::uint64_t limit = device.info().memory_limit;
-    const std::uint64_t free = limit > used ? limit - used : 0;
     const auto needed_for = [&](std::uint32_t layers) {
       return setup.footprint.head_bytes + setup.footprint.staging_bytes +
              setup.footprint.bytes_of(setup.footprint.slots_for(layers));
@@ -76,7 +76,7 @@ SlotArena allocate_slots(IDevice& device, const ModelView& model, const Setup& s
         "{}. The head ({}) and the slots ({}) do not fit beside the {} in use under the limit of "
         "{}: {}",
         e.what(), bytes_text(setup.shape.head_bytes), bytes_text(setup.shape.slot_bytes),
-        bytes_text(used), bytes_text(limit),
+        bytes_text(limit - free), bytes_text(limit),
         layers > 0 ? fmt::format("a gpu_layer_budget of {} would", layers)
                    : fmt::format("a gpu_layer_budget of 1 takes {} bytes", needed_for(1)));
   }

@@ -23,6 +23,7 @@ struct Slot {
   // The load that fills it; `issued` runs from 0 to `total`.
   UnitId unit = kNoUnit;
   const std::byte* source = nullptr;
+  bool pinned = true;  // the source is
   std::uint64_t total = 0, issued = 0;
   StreamId lane = kHostLine;  // of its copies; chosen with the first
 };

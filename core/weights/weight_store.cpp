@@ -66,7 +66,7 @@ WeightStore::WeightStore(IDevice& device, ModelPlan plan, const ITensorSource& s
                          const Options& options)
     : plan_(std::move(plan)) {
   lay_out(source, options.dtype);
-  memory_ = Buffer(device, Buffer::Where::pinned, slab_bytes_, "weights");
+  allocate(device, options);
   if (device.info().executes) pack(source, options);
 }
 
@@ -90,6 +90,65 @@ void WeightStore::lay_out(const ITensorSource& source, DType dtype) {
   }
 }
 
+void WeightStore::allocate(IDevice& device, const Options& options) {
+  slabs_.resize(units_.size());
+  const std::uint64_t limit = options.pinned_limit.value_or(slab_bytes_);
+  if (slab_bytes_ <= limit) {
+    try {
+      std::byte* const block =
+          pinned_.emplace_back(device, Buffer::Where::pinned, slab_bytes_, "weights").data();
+      for (const UnitInfo& unit : units_) slabs_[unit.id].data = block + offsets_[unit.id];
+      return;
+    } catch (const PinningError&) {  // then each by itself, as far as it goes
+    }
+  }
+  allocate_each(device, limit);
+}
+
+void WeightStore::allocate_each(IDevice& device, std::uint64_t limit) {
+  const auto allocate_one = [&](UnitId id, bool needed) {
+    const std::uint64_t bytes = units_[id].size(Encoding::native);
+    Slab& slab = slabs_[id];
+    slab.pinned = unpinned_bytes_ == 0 && pinned_bytes() + bytes <= limit;
+    if (slab.pinned) {
+      try {
+        slab.data = pinned_.emplace_back(device, Buffer::Where::pinned, bytes, "weights").data();
+        return;
+      } catch (const PinningError&) {
+        if (needed) throw;
+        slab.pinned = false;
+      }
+    }
+    if (needed)
+      throw PinningError(
+          "the embedding of {} bytes must be pinned, as kernels read it where it lies; only {} "
+          "bytes "
+          "of weights may be",
+          bytes, limit);
+    slab.data = allocate_unpinned(bytes);
+  };
+  const auto owner_of = [&](UnitId id) { return plan_.units[id].shares.value_or(id); };
+  for (const UnitInfo& unit : units_)
+    if (unit.kind == UnitKind::embedding) allocate_one(owner_of(unit.id), true);
+  for (const UnitInfo& unit : units_)
+    if (!slabs_[owner_of(unit.id)].data) allocate_one(unit.id, false);
+  for (const UnitInfo& unit : units_) slabs_[unit.id] = slabs_[owner_of(unit.id)];
+}
+
+std::byte* WeightStore::allocate_unpinned(std::uint64_t bytes) {
+  auto* const memory =
+      static_cast<std::byte*>(std::aligned_alloc(kSlabAlignment, aligned(bytes, kSlabAlignment)));
+  if (!memory) throw Error("the system has no {} bytes of memory left for weights", bytes);
+  unpinned_bytes_ += bytes;
+  return unpinned_.emplace_back(memory).get();
+}
+
+std::uint64_t WeightStore::pinned_bytes() const {
+  std::uint64_t sum = 0;
+  for (const Buffer& block : pinned_) sum += block.bytes();
+  return sum;
+}
+
 void WeightStore::pack(const ITensorSource& source, const Options& options) {
   std::vector<Piece> pieces;
   Progress progress;
@@ -99,7 +158,7 @@ void WeightStore::pack(const ITensorSource& source, const Options& options) {
     for (const TensorSpec& tensor : unit.tensors) {
       const DType stored = source.stored_type(tensor);
       const std::uint64_t elements = tensor.elements(), size = size_of(tensor.dtype);
-      std::byte* to = memory_.data() + offsets_[info.id] + tensor.offset;
+      std::byte* to = slabs_[info.id].data + tensor.offset;
       for (std::uint64_t first = 0; first < elements; first += kPieceElements) {
         const std::uint64_t n = std::min(kPieceElements, elements - first);
         pieces.push_back({&tensor, stored, first, n, to + first * size});
@@ -148,7 +207,7 @@ const std::byte* WeightStore::slab(UnitId unit, Encoding encoding) const {
   if (unit >= units_.size() || units_[unit].size(encoding) == 0) {
     throw Error("unit {} of {} has no slab encoded as {}", unit, units_.size(), name_of(encoding));
   }
-  return memory_.data() + offsets_[unit];
+  return slabs_[unit].data;
 }
 
 }  // namespace sluice

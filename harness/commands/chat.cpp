@@ -144,8 +144,7 @@ void execute(const ChatCommand& command) {
   if (cell.experiment.device.kind == DeviceKind::sim)
     throw InputError(
         "chat: a simulated device has no answers; `sluice generate` predicts their pace");
-  const WeightStore& packed =
-      models.pack(cell.experiment.model, cell.dtype, cell.experiment.device);
+  const WeightStore& packed = models.pack(cell.experiment, cell.dtype);
   Conversation conversation(command, cell, packed);
   const bool terminal = ::isatty(STDIN_FILENO) == 1;
   if (terminal) say("(/reset begins anew, /exit ends)");
@@ -174,10 +173,10 @@ void add_chat(CLI::App& app) {
   command.add_flag("--no-thinking", options->no_thinking,
                    "tells the chat template not to let the model think first");
   options->experiment.add_keys(
-      command,
-      {"generation.max_new_tokens", "generation.min_new_tokens", "generation.greedy",
-       "generation.temperature", "generation.top_k", "generation.top_p", "generation.min_p",
-       "generation.seed", "generation.context", "device.memory_limit", "device.link_gbps"});
+      command, {"generation.max_new_tokens", "generation.min_new_tokens", "generation.greedy",
+                "generation.temperature", "generation.top_k", "generation.top_p",
+                "generation.min_p", "generation.seed", "generation.context", "device.memory_limit",
+                "device.pinned_limit", "device.link_gbps"});
   options->experiment.add_to(command);
   command.callback([options] { execute(*options); });
 }

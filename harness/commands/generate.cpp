@@ -82,8 +82,7 @@ void execute(const GenerateCommand& command) {
         throw InputError("--force-ids: {} is not an id of {}", id, cell.model->name);
   }
 
-  const WeightStore& packed =
-      models.pack(cell.experiment.model, cell.dtype, cell.experiment.device);
+  const WeightStore& packed = models.pack(cell.experiment, cell.dtype);
   Session session(cell, packed);
   const std::uint64_t stall_before = session.stall_ns();
   TextOut out(*cell.model, generation.stop_texts, executes && !command.json);
@@ -140,10 +139,11 @@ void add_generate(CLI::App& app) {
   command.add_option("--prompt-ids", options->prompt_ids, "the same as token ids")
       ->type_name("1,2,3");
   options->experiment.add_keys(
-      command, {"generation.max_new_tokens", "generation.min_new_tokens", "generation.greedy",
-                "generation.temperature", "generation.top_k", "generation.top_p",
-                "generation.min_p", "generation.seed", "generation.ignore_eos", "generation.chat",
-                "generation.context", "device.memory_limit", "device.link_gbps"});
+      command,
+      {"generation.max_new_tokens", "generation.min_new_tokens", "generation.greedy",
+       "generation.temperature", "generation.top_k", "generation.top_p", "generation.min_p",
+       "generation.seed", "generation.ignore_eos", "generation.chat", "generation.context",
+       "device.memory_limit", "device.pinned_limit", "device.link_gbps"});
   command.add_option("--stop", options->stops, "a text that ends the answer; may be repeated")
       ->type_name("TEXT")
       ->allow_extra_args(false);

@@ -76,8 +76,7 @@ std::vector<PluginTrial> try_plugin(const std::shared_ptr<const Plugin>& plugin,
   ModelCache models;
   PluginCache none{PluginPath{}};
   PreparedCell cell = prepare(make_experiment(trial_settings(), ""), models, none);
-  const WeightStore& packed =
-      models.pack(cell.experiment.model, cell.dtype, cell.experiment.device);
+  const WeightStore& packed = models.pack(cell.experiment, cell.dtype);
   const TrialRun resident = run(cell, packed);
 
   cell.plugin = plugin;

@@ -28,6 +28,20 @@ TEST_CASE("the limit counts what blocks count as") {
   CHECK(book.admit(256, "slots") == 256);
 }
 
+TEST_CASE("what others take of the device counts under the limit") {
+  MemoryBook book(1000);
+  CHECK(book.admit(512, "two", 488) == 512);
+  CHECK_THROWS_AS(book.admit(512, "two", 489), MemoryLimitError);
+  CHECK_THROWS_AS(book.admit(1, "a byte", 5000), MemoryLimitError);
+  int a = 0;
+  book.add_device(&a, 512);
+  CHECK_THROWS_WITH(
+      book.admit(300, "slots", 100),
+      "asked for 300 bytes for slots: 512 of 1000 bytes of device memory are in use, and "
+      "100 beside");
+  CHECK(book.use().other_bytes == 0);
+}
+
 TEST_CASE("use and peaks follow the blocks") {
   MemoryBook book(10'000);
   int a = 0, b = 0;

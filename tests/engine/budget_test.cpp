@@ -99,14 +99,33 @@ TEST_CASE("bytes give the most whole layers beside head and staging") {
     CHECK(exact.bytes == n * layer);
     const Budget more = resolve_budget(d.view, ByteBudget{head + n * layer + layer - 1}, native);
     CHECK(slots_of(more) == Slots{n, n, 0});
-    CHECK(slots_of(resolve_budget(d.view, AutoBudget{head + n * layer}, native)) == Slots{n, n, 0});
   }
   CHECK(slots_of(resolve_budget(d.view, ByteBudget{1ull << 40}, native)) == Slots{4, 4, 0});
   CHECK(refusal(d, ByteBudget{head + layer - 1}) ==
         "the budget of 8071 bytes does not hold the head (5000 bytes), staging (0 bytes) and one "
         "slot of each kind (3072 bytes); the smallest that does is 8072 bytes");
-  CHECK(refusal(d, AutoBudget{0}).find("the smallest that does is 8072 bytes") !=
-        std::string::npos);
+}
+
+TEST_CASE("auto is the layer budget of what is free") {
+  const Model d = dense(), e = experts();
+  const std::uint64_t layer = 1024 + 2048, head = 5000;
+  for (std::uint32_t n = 1; n <= 4; ++n) {
+    for (const std::uint64_t more : {std::uint64_t{0}, layer - 1}) {
+      const Budget b = resolve_budget(d.view, AutoBudget{head + n * layer + more}, native);
+      CHECK(slots_of(b) == Slots{n, n, 0});
+      CHECK(b.bytes == 0);
+      CHECK(layers_in(d.view, footprint_of(d.view, native), b.slots) == n);
+    }
+  }
+  CHECK(refusal(d, AutoBudget{8071}) ==
+        "what the memory limit leaves, 8071 bytes, does not hold the head (5000 bytes), staging (0 "
+        "bytes) and one slot of each kind (3072 bytes); the smallest that does is 8072 bytes");
+  // Less than a layer of experts: what fits, and no layer.
+  const std::uint64_t one = 512 + 1024 + 256;
+  const Budget few = resolve_budget(e.view, AutoBudget{one + 3 * 256}, native);
+  CHECK(slots_of(few) == Slots{1, 0, 4});
+  CHECK(few.bytes == one + 3 * 256 - 512);
+  CHECK(layers_in(e.view, footprint_of(e.view, native), few.slots) == 0);
 }
 
 TEST_CASE("quantised units take smaller slots and converted ones staging") {

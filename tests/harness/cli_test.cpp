@@ -242,9 +242,66 @@ TEST_CASE("a memory limit that is too small says what would fit") {
     const Finished fits = run_sluice({"run", yaml, "--gpu-layer-budget", budget, "--set",
                                       "device.memory_limit=" + limit, "--json"});
     INFO(fits.err);
-    CHECK(fits.exit_code == 0);
+    REQUIRE(fits.exit_code == 0);
+    const Json record = Json::parse(fits.out);
+    CHECK(record["context"]["shape"]["gpu_layer_budget"].dump() == fitting);
+    CHECK(record["figures"]["peak_process_bytes"].is_null());
   }
   CHECK(run_sluice({"run", yaml, "--set", "device.memory_limit=4kB"}).exit_code == 2);
+}
+
+TEST_CASE("mapped reads every weight where it lies and takes none onto the device") {
+  const ScratchDir dir;
+  dir.write("x.yaml",
+            "model: {synthetic: tiny-dense}\n"
+            "generation: {prompts: [{random: 4}], max_new_tokens: 4, context: 64}\n"
+            "measure: {warmup: 0, repeats: 1}\nsweep: {policy: [resident, mapped, naive_sync]}\n");
+  const Finished sweep = run_sluice({"sweep", dir.path() / "x.yaml", "--json"});
+  INFO(sweep.err);
+  REQUIRE(sweep.exit_code == 0);
+  const Json records = Json::parse(sweep.out);
+  const Json &resident = records[0]["figures"], &mapped = records[1]["figures"];
+  REQUIRE(records[1]["inputs"]["policy"]["plugin"] == "mapped");
+  CHECK(records[1]["valid"] == true);
+  CHECK(mapped["tokens_hash"] == resident["tokens_hash"]);
+  CHECK(mapped["kept_bytes"] == 0);
+  CHECK(mapped["h2d_bytes_per_token"] == resident["kept_bytes"]);
+  CHECK(mapped["hits"] == 0);
+  // All that the device holds is the context, so a limit of exactly that much is enough.
+  const auto context = mapped["peak_device_bytes"].get<std::uint64_t>();
+  CHECK(context < resident["peak_device_bytes"].get<std::uint64_t>() -
+                      resident["kept_bytes"].get<std::uint64_t>() + 256 * 20);
+  for (const bool enough : {true, false}) {
+    const Finished run =
+        run_sluice({"run", dir.path() / "x.yaml", "--policy", "mapped", "--json", "--set",
+                    "device.memory_limit=" + std::to_string(context - (enough ? 0 : 1))});
+    CHECK(run.exit_code == (enough ? 0 : 2));
+    if (!enough) CHECK_THAT(run.err, Contains("too small") && !Contains("gpu_layer_budget"));
+  }
+}
+
+TEST_CASE("weights that may not be pinned pass through the ring, and the record says so") {
+  const ScratchDir dir;
+  dir.write("x.yaml",
+            "model: {synthetic: tiny-dense}\npolicy: ring_prefetch\nbudget: {gpu_layer_budget: 2}\n"
+            "generation: {prompts: [{random: 4}], max_new_tokens: 4}\n"
+            "measure: {warmup: 0, repeats: 1}\n"
+            "sweep: {device.pinned_limit: [1GiB, 2MiB]}\n");
+  const Finished sweep = run_sluice({"sweep", dir.path() / "x.yaml", "--json"});
+  INFO(sweep.err);
+  REQUIRE(sweep.exit_code == 0);
+  const Json records = Json::parse(sweep.out);
+  REQUIRE(records.size() == 2);
+  const Json &whole = records[0]["figures"], &part = records[1]["figures"];
+  CHECK(records[1]["valid"] == true);
+  CHECK(whole["unpinned_bytes"] == 0);
+  CHECK(part["unpinned_bytes"].get<std::uint64_t>() > 0);
+  CHECK(part["tokens_hash"] == whole["tokens_hash"]);
+  CHECK(part["h2d_bytes"] == whole["h2d_bytes"]);
+  const Finished mapped = run_sluice(
+      {"run", dir.path() / "x.yaml", "--policy", "mapped", "--set", "device.pinned_limit=2MiB"});
+  CHECK(mapped.exit_code == 2);
+  CHECK_THAT(mapped.err, Contains("mapped needs all weights in pinned memory"));
 }
 
 TEST_CASE("run writes results as sweep does, of the experiment without its sweep") {

@@ -123,7 +123,8 @@ TEST_CASE("what one key alone cannot show is checked for the experiment") {
   CHECK_THAT(message(model + "device: {kind: cuda, link_gbps: 3}\n"),
              Contains("slows the cpu device down"));
   CHECK_THAT(message(model + "device: {machine: rtx3070}\n"), Contains("what sim imitates"));
-  CHECK_THAT(message(model + "policy: mapped\n"), Contains("x.yaml:2:9: mapped"));
+  CHECK_THAT(message(model + "policy: {mapped: {depth: 2}}\n"),
+             Contains("mapped has no parameters"));
   CHECK_THAT(message(model + "policy: {resident: {depth: 2}}\n"),
              Contains("resident has no parameters"));
   CHECK_THAT(message(model + "generation: {prompts: nothing.yaml}\n"),

@@ -228,6 +228,7 @@ class NoWeights final : public ILayerProvider {
   Lease acquire(const Step& step) override { return {*this, step}; }
   void routed(std::span<const UnitId>) override {}
   std::uint32_t capacity(UnitKind) const override { return 1; }
+  const Counters& counters() const override { return counters_; }
 
  private:
   Weights use(const Step& step, std::size_t i) override {
@@ -237,6 +238,7 @@ class NoWeights final : public ILayerProvider {
   void close(const Step&) noexcept override {}
 
   std::vector<Buffer> slabs_;
+  Counters counters_;
 };
 
 TEST_CASE("logits that are no numbers end the run", "[generator]") {

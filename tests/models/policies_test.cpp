@@ -1,6 +1,7 @@
 // The part of all_policies_test.cpp that is quick enough for the sanitizers.
 #include <array>
 
+#include "core/engine/mapped_provider.hpp"
 #include "tests/catch.hpp"
 #include "tests/models/policy_runs.hpp"
 #include "tests/models/same_decisions.hpp"
@@ -34,6 +35,24 @@ TEST_CASE("no access is left unordered in runs of a small model", "[policies]") 
   ModelRig rig(path, {}, make_cpu_device(), true);
   compare_policies(rig, path, std::array{false}, runs);
   for (const std::string& race : rig.races()) FAIL_CHECK(race);
+}
+
+TEST_CASE("weights that are not pinned give the same over the ring, in order", "[policies]") {
+  const auto path = checkpoint("qwen3-tiny-f32");
+  const ModelRig whole(path);
+  const ModelView view = whole.weights().view();
+  const std::uint64_t first = view.units.front().size(Encoding::native);  // the embedding
+  std::uint64_t all = 0;
+  for (const UnitInfo& unit : view.units) all += unit.size(Encoding::native);
+  // Nothing but what must be pinned; some slabs; all but one.
+  for (const std::uint64_t limit : {first, all / 2, all - 1}) {
+    PolicyRuns runs;
+    ModelRig rig(path, {}, make_cpu_device(), true, limit);
+    REQUIRE(rig.weights().unpinned_bytes() > 0);
+    compare_policies(rig, path, std::array{false}, runs);
+    for (const std::string& race : rig.races()) FAIL_CHECK(race);
+    CHECK_THROWS_AS(MappedProvider(rig.weights()), InputError);
+  }
 }
 
 }  // namespace

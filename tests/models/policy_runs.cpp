@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/engine/engine.hpp"
+#include "core/engine/mapped_provider.hpp"
 #include "core/engine/resident_provider.hpp"
 #include "core/plugin/loader.hpp"
 #include "tests/catch.hpp"
+#include "tests/places.hpp"
 
 namespace sluice::test {
 namespace {
@@ -27,8 +29,7 @@ std::span<const PolicyCase> policy_cases() { return kPolicies; }
 PolicyPtr policy_of(const PolicyCase& one) {
   ParamValues values;
   if (one.depth) values["depth"] = std::to_string(one.depth);
-  return make_policy(
-      load_plugin(fs::path(SLUICE_TEST_PLUGIN_DIR) / (std::string(one.name) + ".so")), values);
+  return make_policy(load_plugin(policy_directory() / (std::string(one.name) + ".so")), values);
 }
 
 std::vector<GenerationRequest> requests_for(std::int32_t vocab) {
@@ -107,6 +108,20 @@ Output generate(ModelRig& rig, ILayerProvider& provider, std::uint32_t batch) {
   return out;
 }
 
+void compare_mapped(ModelRig& rig, std::uint64_t layer_bytes, std::uint32_t batch,
+                    std::uint64_t passes, const Output& expected) {
+  const ModelView view = rig.weights().view();
+  const std::uint64_t head =
+      std::ranges::find(view.units, UnitKind::head, &UnitInfo::kind)->size(Encoding::native);
+  const auto layers = static_cast<std::uint64_t>(view.layers);
+  MappedProvider mapped(rig.weights());
+  CAPTURE(batch);
+  CHECK(generate(rig, mapped, batch) == expected);
+  CHECK(mapped.counters().h2d_bytes == passes * (layers * layer_bytes + head));
+  CHECK(mapped.counters().misses == passes * (2 * layers + 1));
+  CHECK(mapped.counters().hits == 0);
+}
+
 }  // namespace
 
 void compare_policies(ModelRig& rig, const fs::path& path, std::span<const bool> poisons,
@@ -120,12 +135,14 @@ void compare_policies(ModelRig& rig, const fs::path& path, std::span<const bool>
       expected = generate(rig, resident, batch);
     }
     const std::uint64_t passes = kPromptLengths.size() / batch * kNewTokens;
+    if (rig.weights().unpinned_bytes() == 0) compare_mapped(rig, a_layer, batch, passes, expected);
     for (const PolicyCase& one : kPolicies) {
       for (std::uint32_t budget = 1; budget <= layers + 1; ++budget) {
         for (const bool poison : poisons) {
           EngineOptions options;
           options.poison = poison;
           options.chunk_bytes = 4096;
+          options.staging_half_bytes = 10000;
           const PolicyPtr policy = policy_of(one);
           Engine engine(rig.device(), rig.compute(), rig.weights(), *policy, one.name,
                         LayerBudget{budget}, options);

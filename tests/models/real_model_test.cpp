@@ -11,6 +11,7 @@
 #include "core/plugin/loader.hpp"
 #include "tests/catch.hpp"
 #include "tests/models/rig.hpp"
+#include "tests/places.hpp"
 
 namespace sluice::test {
 namespace {
@@ -33,7 +34,7 @@ fs::path real_model() {
 }
 
 std::vector<RealCase> real_cases() {
-  std::ifstream file(std::string(SLUICE_TEST_DATA) + "/real_model_golden.json");
+  std::ifstream file(data_directory() / "real_model_golden.json");
   REQUIRE(file);
   const nlohmann::json golden = nlohmann::json::parse(file);
   std::vector<RealCase> out;
@@ -100,8 +101,7 @@ TEST_CASE("the real model in bf16 chooses the reference's tokens where they are 
   std::printf("compared %zu of %zu positions\n", compared, 24 * cases.size());
   CHECK(compared > 24);
 
-  const PolicyPtr policy =
-      make_policy(load_plugin(fs::path(SLUICE_TEST_PLUGIN_DIR) / "ring_prefetch.so"), {});
+  const PolicyPtr policy = make_policy(load_plugin(policy_directory() / "ring_prefetch.so"), {});
   Engine engine(rig.device(), rig.compute(), rig.weights(), *policy, "ring_prefetch",
                 LayerBudget{7});
   const auto decoder = rig.decoder({.context = 128, .sequences = 3});

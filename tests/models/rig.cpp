@@ -8,6 +8,7 @@
 
 #include "core/device/audit_device.hpp"
 #include "tests/catch.hpp"
+#include "tests/places.hpp"
 
 namespace sluice::test {
 namespace fs = std::filesystem;
@@ -34,7 +35,7 @@ std::vector<Golden> golden_of(const fs::path& checkpoint) {
 
 fs::path checkpoint(const std::string& name) {
   for (const char* set : {"hf", "hf_extra"}) {
-    const fs::path path = fs::path(SLUICE_TEST_DATA) / set / name;
+    const fs::path path = data_directory() / set / name;
     if (fs::exists(path)) return path;
   }
   FAIL("there is no checkpoint " << name);
@@ -44,7 +45,7 @@ fs::path checkpoint(const std::string& name) {
 std::vector<fs::path> dense_checkpoints() {
   std::vector<fs::path> out;
   for (const char* set : {"hf", "hf_extra"}) {
-    for (const auto& entry : fs::directory_iterator(fs::path(SLUICE_TEST_DATA) / set)) {
+    for (const auto& entry : fs::directory_iterator(data_directory() / set)) {
       if (entry.is_directory() && load_model_config(entry.path()).experts.count == 0)
         out.push_back(entry.path());
     }
@@ -56,31 +57,34 @@ std::vector<fs::path> dense_checkpoints() {
 
 namespace {
 
-WeightStore::Options options_for(DType dtype) {
+WeightStore::Options options_for(DType dtype, std::optional<std::uint64_t> pinned_limit) {
   WeightStore::Options options;
   options.dtype = dtype;
+  options.pinned_limit = pinned_limit;
   return options;
 }
 
 }  // namespace
 
 ModelRig::ModelRig(const fs::path& checkpoint, std::optional<DType> dtype,
-                   std::unique_ptr<IDevice> device, bool audited)
-    : ModelRig(open_model(CheckpointLocation{checkpoint}, {}), dtype, std::move(device), audited) {}
+                   std::unique_ptr<IDevice> device, bool audited,
+                   std::optional<std::uint64_t> pinned_limit)
+    : ModelRig(open_model(CheckpointLocation{checkpoint}, {}), dtype, std::move(device), audited,
+               pinned_limit) {}
 
 ModelRig::ModelRig(const SyntheticLocation& shape, std::unique_ptr<IDevice> device)
     : ModelRig(open_model(shape, fs::path(SLUICE_TEST_DATA) / "../../configs/models"), {},
-               std::move(device), false) {}
+               std::move(device), false, {}) {}
 
 ModelRig::ModelRig(ModelSource source, std::optional<DType> dtype, std::unique_ptr<IDevice> device,
-                   bool audited)
+                   bool audited, std::optional<std::uint64_t> pinned_limit)
     : source_(std::move(source)),
       dtype_(dtype.value_or(source_.config.dtype)),
       device_(std::move(device)),
       audit_(audited ? make_audit_device(*device_) : nullptr),
       compute_(this->device().make_stream(Resource::compute, "compute")),
       weights_(std::make_unique<WeightStore>(this->device(), source_.plan, *source_.tensors,
-                                             options_for(dtype_))) {}
+                                             options_for(dtype_, pinned_limit))) {}
 
 std::vector<std::string> ModelRig::races() const {
   std::vector<std::string> out;

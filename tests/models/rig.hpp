@@ -1,4 +1,4 @@
-// Checkpoints of the test data on a CPU device, and what comes out of them.
+// Checkpoints of the test data on a device, and what comes out of them.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +13,7 @@
 #include "core/weights/weight_store.hpp"
 #include "models/generator.hpp"
 #include "models/model_source.hpp"
+#include "tests/test_device.hpp"
 
 namespace sluice::test {
 
@@ -33,11 +34,12 @@ std::filesystem::path checkpoint(const std::string& name);
 std::vector<std::filesystem::path> dense_checkpoints();
 
 // Weights of a checkpoint, packed for `dtype` (none: its own), beside a device; `audited` puts the
-// audit over it.
+// audit over it. `pinned_limit` is the store's.
 class ModelRig {
  public:
   explicit ModelRig(const std::filesystem::path& checkpoint, std::optional<DType> dtype = {},
-                    std::unique_ptr<IDevice> device = make_cpu_device(), bool audited = false);
+                    std::unique_ptr<IDevice> device = make_test_device(), bool audited = false,
+                    std::optional<std::uint64_t> pinned_limit = {});
   // Of the shape configs/models/NAME.json, its own type.
   ModelRig(const SyntheticLocation& shape, std::unique_ptr<IDevice> device);
 
@@ -53,7 +55,7 @@ class ModelRig {
 
  private:
   ModelRig(ModelSource source, std::optional<DType> dtype, std::unique_ptr<IDevice> device,
-           bool audited);
+           bool audited, std::optional<std::uint64_t> pinned_limit);
 
   ModelSource source_;
   DType dtype_;

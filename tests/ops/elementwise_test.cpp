@@ -1,15 +1,14 @@
 #include <bit>
 #include <cstring>
 
-#include "models/ops/cpu_kernels.hpp"
 #include "tests/catch.hpp"
+#include "tests/ops/bed.hpp"
 #include "tests/ops/reference.hpp"
 
 namespace sluice::test {
 namespace {
 
-Tensor embed(const Tensor& table, DType type, std::uint32_t hidden,
-             const std::vector<std::int32_t>& tokens) {
+Tensor embed(const Tensor& table, DType type, std::uint32_t hidden, const Ints& tokens) {
   Tensor out(type, tokens.size() * hidden);
   EmbedArgs args;
   args.rows.tokens = tokens.data();
@@ -20,7 +19,7 @@ Tensor embed(const Tensor& table, DType type, std::uint32_t hidden,
   args.type = type;
   args.hidden = hidden;
   args.vocab = static_cast<std::uint32_t>(table.size() / hidden);
-  CpuKernels().embed(args, nullptr);
+  run(&IKernels::embed, args);
   return out;
 }
 
@@ -32,15 +31,15 @@ double silu(double x) { return x / (1 + std::exp(-x)); }
 
 Tensor silu_mul(const Tensor& gate_up, std::uint32_t rows, std::uint32_t inter) {
   Tensor out(gate_up.type(), std::size_t{rows} * inter);
-  CpuKernels().silu_mul({gate_up.data(), out.data(), gate_up.type(), rows, inter}, nullptr);
+  run(&IKernels::silu_mul, SiluMulArgs{gate_up.data(), out.data(), gate_up.type(), rows, inter});
   return out;
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, std::uint32_t rows, float eps) {
   Tensor out(x.type(), x.size());
   const auto cols = static_cast<std::uint32_t>(weight.size());
-  CpuKernels().rms_norm(
-      {x.data(), weight.data(), weight.type(), out.data(), x.type(), rows, cols, eps}, nullptr);
+  run(&IKernels::rms_norm,
+      RmsNormArgs{x.data(), weight.data(), weight.type(), out.data(), x.type(), rows, cols, eps});
   return out;
 }
 
@@ -90,13 +89,13 @@ TEST_CASE("embed rounds f32 to the nearest and ties to even", "[elementwise]") {
   });
 }
 
-TEST_CASE("embed gathers rows and refuses tokens beyond the table", "[elementwise]") {
+TEST_CASE("embed gathers rows", "[elementwise]") {
   Seeded random(20260111);
   CAPTURE(random.seed);
   for (const DType from : kTypes) {
     for (const DType to : kTypes) {
       const Tensor table = Tensor::random(from, 7 * 37, random.rng);
-      const std::vector<std::int32_t> tokens{6, 0, 3, 3, 5};
+      const Ints tokens{6, 0, 3, 3, 5};
       const Tensor out = embed(table, to, 37, tokens);
       for (std::size_t r = 0; r < tokens.size(); ++r) {
         for (std::size_t i = 0; i < 37; ++i) {
@@ -106,10 +105,6 @@ TEST_CASE("embed gathers rows and refuses tokens beyond the table", "[elementwis
       }
     }
   }
-  const Tensor table = Tensor::random(DType::bf16, 7 * 37, random.rng);
-  CHECK_THROWS_WITH(embed(table, DType::bf16, 37, {0, 7}),
-                    "row 1 is token 7: the vocabulary has 7");
-  CHECK_THROWS_WITH(embed(table, DType::bf16, 37, {-1}), "row 0 is token -1: the vocabulary has 7");
 }
 
 TEST_CASE("silu_mul is right for every bf16 and f16 gate", "[elementwise]") {

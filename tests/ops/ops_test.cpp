@@ -8,6 +8,7 @@
 #include "models/ops/ops.hpp"
 #include "tests/catch.hpp"
 #include "tests/ops/arena_device.hpp"
+#include "tests/ops/cpu_targets.hpp"
 #include "tests/ops/reference.hpp"
 
 namespace sluice::test {

@@ -73,7 +73,7 @@ class PagedCache {
   std::uint32_t sequences_, pages_per_sequence_, kv_heads_, head_dim_;
   std::size_t page_elements_;
   Tensor pages_;
-  std::vector<std::int32_t> table_;
+  std::pmr::vector<std::int32_t> table_;
 };
 
 }  // namespace sluice::test

@@ -1,9 +1,4 @@
-#include "models/ops/cpu_targets.hpp"
-//
 #include "tests/ops/reference.hpp"
-
-#include <hwy/highway.h>
-#include <hwy/targets.h>
 
 #include <bit>
 #include <cstring>
@@ -11,13 +6,6 @@
 
 namespace sluice::test {
 namespace {
-
-struct RestoreTargets {
-  ~RestoreTargets() {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
 
 struct Format {
   int precision;  // bits of the significand, the leading one among them
@@ -35,21 +23,6 @@ Format format_of(DType type) {
 }
 
 }  // namespace
-
-void for_each_target(const std::function<void(const std::string&)>& body) {
-  const RestoreTargets restore;
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-    body(hwy::TargetName(target));
-  }
-}
-
-void on_old_processor(const std::function<void()>& body) {
-  const RestoreTargets restore;
-  hwy::SetSupportedTargetsForTest(HWY_SCALAR);
-  body();
-}
 
 double ulp(DType type, double value) {
   const Format format = format_of(type);

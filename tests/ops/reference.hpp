@@ -1,12 +1,11 @@
 // What the kernels' tests compare with: values in double precision, rounded by arithmetic rather
-// than by bits, and every instruction set that the build and the machine have.
+// than by bits.
 #pragma once
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <memory_resource>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "core/dtype.hpp"
@@ -14,12 +13,6 @@
 namespace sluice::test {
 
 inline constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
-
-// Calls `body` once per instruction set, with its name; the best one is back in use afterwards.
-void for_each_target(const std::function<void(const std::string&)>& body);
-
-// Calls `body` as if the processor had none of the instruction sets that the build has.
-void on_old_processor(const std::function<void()>& body);
 
 // The nearest value of `type`, ties to the even last place; infinite beyond the largest.
 double round_to(DType type, double value);
@@ -40,12 +33,12 @@ class Tensor {
   std::byte* data() { return bytes_.data(); }
   const std::byte* data() const { return bytes_.data(); }
   std::byte* at(std::size_t i) { return bytes_.data() + i * size_of(type_); }
-  const std::vector<std::byte>& bytes() const { return bytes_; }
+  const std::pmr::vector<std::byte>& bytes() const { return bytes_; }
   void fill(std::byte with) { bytes_.assign(bytes_.size(), with); }
 
  private:
   DType type_ = DType::f32;
-  std::vector<std::byte> bytes_;
+  std::pmr::vector<std::byte> bytes_;
 };
 
 // Rather than a comparison whose failure prints all bytes.

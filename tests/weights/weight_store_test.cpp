@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "core/device/device_decorator.hpp"
 #include "core/float16.hpp"
 #include "core/weights/checkpoint.hpp"
 #include "core/weights/synthetic.hpp"
@@ -259,4 +260,66 @@ TEST_CASE("pages of the files leave memory while packing") {
                                                        most = std::max(most, mapped_kib());
                                                      }});
   CHECK(most < before + 20 * 1024);
+}
+
+namespace {
+
+// Pins so many bytes and no more.
+class StingyDevice final : public DeviceDecorator<IDevice> {
+ public:
+  StingyDevice(IDevice& below, std::uint64_t bytes) : DeviceDecorator(below), left_(bytes) {}
+  void* allocate_pinned(std::uint64_t bytes, std::string_view what) override {
+    if (bytes > left_) throw PinningError("{} bytes are too many to pin", bytes);
+    left_ -= bytes;
+    return below_.allocate_pinned(bytes, what);
+  }
+
+ private:
+  std::uint64_t left_;
+};
+
+}  // namespace
+
+TEST_CASE("slabs that cannot be pinned lie in ordinary memory, with the same bytes") {
+  for (const char* name : {"qwen3-tiny", "qwen3-tiny-tied-sharded"}) {
+    const ModelSource model = open_fixture(name);
+    MemoryDevice device;
+    const WeightStore whole = pack(device, model.plan, *model.tensors, DType::bf16);
+    CHECK(whole.unpinned_bytes() == 0);
+    std::uint64_t all = 0;
+    for (const UnitInfo& unit : whole.view().units)
+      if (!whole.spec(unit.id).shares) all += unit.size(Encoding::native);
+
+    const UnitId embedding = 0;
+    REQUIRE(whole.view().units[embedding].kind == UnitKind::embedding);
+    const UnitId first = whole.spec(embedding).shares.value_or(embedding);
+    const std::uint64_t needed = whole.view().units[first].size(Encoding::native);
+    for (const std::uint64_t allowed : {needed, needed + 40000, all - 1}) {
+      for (const bool by_option : {true, false}) {
+        CAPTURE(name, allowed, by_option);
+        StingyDevice stingy(device, allowed);
+        WeightStore::Options options;
+        if (by_option) options.pinned_limit = allowed;
+        IDevice& on = by_option ? static_cast<IDevice&>(device) : stingy;
+        const WeightStore store(on, model.plan, *model.tensors, options);
+        CHECK(all_slabs(store) == all_slabs(whole));
+        CHECK(store.is_pinned(embedding));
+        CHECK(store.is_pinned(first));
+        CHECK(store.pinned_bytes() <= allowed);
+        CHECK(store.unpinned_bytes() > 0);
+        CHECK(store.pinned_bytes() + store.unpinned_bytes() == all);
+        std::uint64_t unpinned = 0;
+        for (const UnitInfo& unit : store.view().units) {
+          CHECK(reinterpret_cast<std::uintptr_t>(store.slab(unit.id, Encoding::native)) % 256 == 0);
+          if (!store.is_pinned(unit.id)) unpinned += unit.size(Encoding::native);
+        }
+        CHECK(unpinned == store.unpinned_bytes());
+      }
+    }
+    WeightStore::Options options;
+    options.pinned_limit = needed - 1;
+    CHECK_THROWS_AS(WeightStore(device, model.plan, *model.tensors, options), PinningError);
+    StingyDevice stingy(device, needed - 1);
+    CHECK_THROWS_AS(WeightStore(stingy, model.plan, *model.tensors, {}), PinningError);
+  }
 }
