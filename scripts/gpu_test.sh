@@ -11,40 +11,57 @@ only=""
 logs=$(mktemp -d)
 failed=0
 
-# line NAME PASSED SECONDS TEXT: TEXT has no quotes.
+# line WHAT NAME PASSED SECONDS TEXT. What was skipped for want of a GPU has not passed here.
 line() {
+  local passed=$3
+  [[ $5 == *"SKIPPED: no NVIDIA GPU"* || $5 == *"SKIPPED: device"* ]] && passed=false
   printf '{"what": "%s", "name": "%s", "passed": %s, "seconds": %d, "says": "%s"}\n' \
-    "$1" "$2" "$3" "$4" "$(tr -d '"\\\n' <<<"$5" | head -c 300)"
-  [[ $3 == true ]] || failed=1
+    "$1" "$2" "$passed" "$4" "$(tr -d '"\\\n' <<<"$5" | head -c 300)"
+  [[ $passed == true ]] || failed=1
 }
 
+# Each case in a process of its own, as under ctest: an error of the GPU ends the whole process's use of it.
 tests() {
-  local name began passed
-  for name in test_gpu_device test_gpu_ops test_gpu_models; do
-    began=$SECONDS passed=true
-    timeout 240 "$build/tests/$name" >"$logs/$name" 2>&1 || passed=false
-    grep -q '^SKIPPED: no \|^SKIPPED: device' "$logs/$name" && passed=false
-    line test "$name" "$passed" $((SECONDS - began)) "$(grep -v '^$' "$logs/$name" | tail -n 1)"
-    [[ $passed == true ]] || head -n 150 "$logs/$name" >&2
+  local program name began passed
+  for program in test_gpu_device test_gpu_ops test_gpu_models; do
+    while IFS= read -r name; do
+      began=$SECONDS passed=true
+      timeout 120 "$build/tests/$program" "${name//,/\\,}" >"$logs/test" 2>&1 || passed=false
+      line test "$program: $name" "$passed" $((SECONDS - began)) "$(grep -v '^$' "$logs/test" | tail -n 1)"
+      [[ $passed == true ]] || head -n 30 "$logs/test" >&2
+    done < <(names_of "$program")
   done
 }
 
+# Version 2 of Catch2 knows the first option, version 3 the others.
+names_of() {
+  local names
+  names=$("$build/tests/$1" --list-test-names-only 2>/dev/null)
+  [[ -n $names ]] || names=$("$build/tests/$1" --list-tests --verbosity quiet)
+  echo "$names"
+}
+
+# sanitized TOOL MODEL PROMPT_TOKENS OPTION...
 sanitized() {
-  local tool=$1 name=$2 began=$SECONDS passed=true
-  shift 2
+  local tool=$1 name=$2 prompt=$3 began=$SECONDS passed=true
+  shift 3
   timeout 120 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 3 "$build/sluice" generate --device cuda \
     --model "$SLUICE_TEST_DATA/hf/$name" --max-new-tokens 4 --ignore-eos --json \
-    --prompt-ids "$(seq -s, 1 70)" "$@" >"$logs/$tool" 2>&1 || passed=false
+    --prompt-ids "$(seq -s, 1 "$prompt")" "$@" >"$logs/$tool" 2>&1 || passed=false
   line "$tool" "$name $*" "$passed" $((SECONDS - began)) "$(grep SUMMARY "$logs/$tool" | tail -n 1)"
   [[ $passed == true ]] || head -n 60 "$logs/$tool" >&2
 }
 
+# initcheck does not see the writes of cuBLASLt's kernels that store through the bulk copy engine, and calls every
+# reader of them wrong: so long prompts, whose products cuBLASLt takes, are in float32 there.
 sanitizer() {
-  local tool
+  local tool prompt
   for tool in memcheck racecheck initcheck synccheck; do
-    sanitized "$tool" qwen3-tiny --policy ring_prefetch --gpu-layer-budget 2
-    sanitized "$tool" qwen2-tiny --policy mapped --temperature 0.8 --top-k 20 --top-p 0.9
-    sanitized "$tool" llama-tiny --policy resident --dtype f32
+    prompt=70
+    [[ $tool == initcheck ]] && prompt=16
+    sanitized "$tool" qwen3-tiny "$prompt" --policy ring_prefetch --gpu-layer-budget 2
+    sanitized "$tool" qwen2-tiny "$prompt" --policy mapped --temperature 0.8 --top-k 20 --top-p 0.9
+    sanitized "$tool" llama-tiny 70 --policy resident --dtype f32
   done
 }
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Tests of what in scripts/ decides whether a result can be trusted.
 
-  scripts_test.py Counting GetModel    need nothing
+  scripts_test.py Counting GetModel Reference    need nothing
   scripts_test.py Conversion           needs numpy: of this Python, or of the environment that get_model.py made
 """
 
+import io
+import json
 import os
 import pathlib
 import subprocess
@@ -15,6 +17,7 @@ import unittest
 SCRIPTS = pathlib.Path(__file__).resolve().parent.parent / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 import get_model  # noqa: E402
+import hf_reference  # noqa: E402
 
 try:
     import numpy
@@ -99,6 +102,86 @@ class GetModel(unittest.TestCase):
         done = subprocess.run([sys.executable, SCRIPTS / "get_model.py", "smollm3"], stderr=subprocess.PIPE, text=True)
         self.assertEqual(done.returncode, 2)
         self.assertIn("smollm2-135m", done.stderr)
+
+
+# Answers as `sluice generate --json` does, out of a golden.json, but for what SPOIL names.
+STUB = """#!{python}
+import json, os, sys
+cases = json.load(open(os.environ["GOLDEN"]))["cases"]
+option = lambda name: sys.argv[sys.argv.index(name) + 1]
+ids = [int(x) for x in option("--prompt-ids").split(",")]
+case = next(case for case in cases if case["prompt"] == ids)
+exact = "--dtype" in sys.argv
+tokens = list(case["greedy_fp32" if exact else "greedy_native"])
+kind, _, at = os.environ.get("SPOIL", "").partition(" ")
+if kind == ("exact" if exact else "native"):
+    tokens[int(at)] += 1
+logits = [x + (0.01 if kind == "logits" else 0) for x in case["first_logits_fp32"]]
+print(json.dumps(dict(tokens=tokens, first_logits=logits)))
+"""
+
+
+class Reference(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(self.scratch.cleanup)
+        here = pathlib.Path(self.scratch.name)
+        # Two prompts whose native tokens are clear at the first place and not at the second.
+        answers = [([5, 6], [1.0, 2.0], [0.5, -9.0, 3.0]), ([7, 8], [1.0, 2.0], [9.0, 1.0, 2.0])]
+        native = [([5, 6], [1.0, 0.01], []), ([7, 8], [1.0, 0.01], [])]
+        self.golden = hf_reference.golden_of("toy", "torch.bfloat16", dict(transformers="5", torch="2"),
+                                             [[1, 2], [3]], answers, native)
+        self.file = here / "golden.json"
+        self.file.write_text(json.dumps(self.golden))
+        self.stub = here / "sluice"
+        self.stub.write_text(STUB.replace("{python}", sys.executable))
+        self.stub.chmod(0o755)
+
+    def check(self, spoil=""):
+        environment = dict(os.environ, GOLDEN=str(self.file), SPOIL=spoil)
+        done = subprocess.run([sys.executable, SCRIPTS / "hf_reference.py", "check", "toy", self.file, "--sluice",
+                               self.stub, "--", "--policy", "mapped"],
+                              stdout=subprocess.PIPE, text=True, env=environment)
+        return done.stdout, done.returncode
+
+    def test_the_file_has_the_form_of_the_fixtures(self):
+        fixture = json.loads((SCRIPTS.parent / "tests/data/hf/qwen3-tiny/golden.json").read_text())
+        self.assertLessEqual(set(fixture["cases"][0]), set(self.golden["cases"][0]))
+        self.assertEqual(hf_reference.read_prompts(self.file), [{"ids": [1, 2]}, {"ids": [3]}])
+
+    def test_equal_answers_pass(self):
+        out, code = self.check()
+        self.assertEqual(code, 0)
+        self.assertEqual(json.loads(out.splitlines()[-1])["native_positions_compared"], 2)
+
+    def test_a_token_in_float32_counts_always(self):
+        out, code = self.check("exact 1")
+        self.assertEqual(code, 1)
+        self.assertIn("float32: token 1 differs, where the margin is 2.0", out)
+
+    def test_a_native_token_counts_where_it_is_clear(self):
+        self.assertEqual(self.check("native 0")[1], 1)
+        self.assertEqual(self.check("native 1")[1], 0)
+
+    def test_first_logits_count(self):
+        out, code = self.check("logits")
+        self.assertEqual(code, 1)
+        self.assertIn("first logits differ by 1.1e-03", out)
+
+    def test_prompts_are_texts_and_ids(self):
+        self.file.write_text('["hello", {"ids": [4]}, {"text": "you"}]')
+        self.assertEqual(hf_reference.read_prompts(self.file), [{"text": "hello"}, {"ids": [4]}, {"text": "you"}])
+        self.file.write_text('[{"random": 5}]')
+        with self.assertRaisesRegex(SystemExit, "prompt 1"):
+            hf_reference.read_prompts(self.file)
+
+    def test_options_for_sluice_belong_to_check(self):
+        self.assertEqual(hf_reference.parse(["check", "m", "g", "--sluice", "s", "--", "--policy", "x"]).options,
+                         ["--policy", "x"])
+        self.addCleanup(setattr, sys, "stderr", sys.stderr)
+        sys.stderr = io.StringIO()
+        with self.assertRaises(SystemExit):
+            hf_reference.parse(["time", "m", "--", "--policy", "x"])
 
 
 if __name__ == "__main__":

@@ -37,14 +37,27 @@ class Pinned final : public std::pmr::memory_resource {
   }
 };
 
-// A pool, as each pinned block is a mapping of its own.
-[[maybe_unused]] const bool chosen = [] {
-  static auto& pinned = *new Pinned;
-  static auto& pool = *new std::pmr::unsynchronized_pool_resource(
-      {.max_blocks_per_chunk = 64, .largest_required_pool_block = 4u << 20}, &pinned);
-  std::pmr::set_default_resource(&pool);
-  return true;
-}();
+// A pool, as each pinned block is a mapping of its own; made when it is first used, since the GPU may
+// not be there when the program only lists its tests.
+class Pool final : public std::pmr::memory_resource {
+  static std::pmr::memory_resource& pool() {
+    static auto& pinned = *new Pinned;
+    static auto& pool = *new std::pmr::unsynchronized_pool_resource(
+        {.max_blocks_per_chunk = 64, .largest_required_pool_block = 4u << 20}, &pinned);
+    return pool;
+  }
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    return pool().allocate(bytes, alignment);
+  }
+  void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
+    pool().deallocate(memory, bytes, alignment);
+  }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+    return this == &other;
+  }
+};
+
+[[maybe_unused]] const auto* const before = std::pmr::set_default_resource(new Pool);
 
 }  // namespace
 

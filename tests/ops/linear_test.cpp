@@ -34,7 +34,7 @@ struct Linear {
 
   // Rows [first, first + count) as the kernel computes them.
   Tensor run(std::uint32_t first, std::uint32_t count) {
-    Tensor out(type, std::size_t{count} * n);
+    Tensor out(type, std::size_t{count} * n), product = out;
     LinearArgs args;
     args.x = x.at(std::size_t{first} * k);
     args.weight = weight.data();
@@ -50,6 +50,7 @@ struct Linear {
     if (residual) {
       std::memcpy(out.data(), residual_values.at(std::size_t{first} * n), out.bytes().size());
       args.residual = out.data();
+      args.out = product.data();  // kernels may keep the product there
     } else {
       args.out = out.data();
     }

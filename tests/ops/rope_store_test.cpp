@@ -111,7 +111,10 @@ TEST_CASE("rope_store rotates and stores with each rounding of the reference", "
         std::size_t compared = 0, different = 0;
         const auto compare = [&](double got, double expected, double size) {
           ++compared;
-          if (!c.norm) {
+          if (type == DType::f32 && !c.norm) {
+            REQUIRE(std::abs(got - expected) <=
+                    ulp(type, size));  // the sum may fuse with a product
+          } else if (!c.norm) {
             REQUIRE(got == expected);
           } else {
             REQUIRE(std::abs(got - expected) <= 4 * ulp(type, size));
