@@ -55,9 +55,8 @@ constexpr auto kKeys = std::to_array<Key>({
     {.path = "policy",
      .type = KeyType::policy,
      .fallback = "ring_prefetch",
-     .help =
-         "the plugin that decides which weights are on the device; or resident: everything is; "
-         "or mapped: nothing is, and kernels read the weights in host memory"},
+     .help = "the plugin that decides which weights are on the device; or resident: everything is; "
+             "or mapped: nothing is, and kernels read the weights in host memory"},
 
     {.path = "budget.gpu_layer_budget",
      .type = KeyType::integer,

@@ -87,8 +87,8 @@ const WeightStore& ModelCache::pack(const Experiment& experiment, DType dtype) {
                        [](double x) { return format_bytes(static_cast<std::uint64_t>(x)); });
     progress->update(static_cast<double>(at.done_bytes));
   };
-  store_ =
-      std::make_unique<WeightStore>(host(experiment.device), model.source.plan, *model.source.tensors, options);
+  store_ = std::make_unique<WeightStore>(host(experiment.device), model.source.plan,
+                                         *model.source.tensors, options);
   store_key_ = key;
   return *store_;
 }

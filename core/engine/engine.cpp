@@ -91,8 +91,8 @@ Engine::Impl::Impl(IDevice& device, StreamId compute, const WeightStore& weights
       book_(view_.units, slots_),
       soon_(view_.units.size()),
       candidates_(book_, soon_),
-      copier_(device, compute, setup_.shape.lanes, setup_.layout.blocking, weights.unpinned_bytes() != 0,
-              options, slots_),
+      copier_(device, compute, setup_.shape.lanes, setup_.layout.blocking,
+              weights.unpinned_bytes() != 0, options, slots_),
       named_by_(view_.units.size(), 0) {
   tell([&](DecisionSink& sink) {
     for (const UnitInfo& unit : view_.units)

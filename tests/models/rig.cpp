@@ -66,9 +66,9 @@ WeightStore::Options options_for(DType dtype, std::optional<std::uint64_t> pinne
 }  // namespace
 
 ModelRig::ModelRig(const fs::path& checkpoint, std::optional<DType> dtype,
-                   std::unique_ptr<IDevice> device,
-                   std::optional<std::uint64_t> pinned_limit)
-    : ModelRig(open_model(CheckpointLocation{checkpoint}, {}), dtype, std::move(device), pinned_limit) {}
+                   std::unique_ptr<IDevice> device, std::optional<std::uint64_t> pinned_limit)
+    : ModelRig(open_model(CheckpointLocation{checkpoint}, {}), dtype, std::move(device),
+               pinned_limit) {}
 
 ModelRig::ModelRig(const SyntheticLocation& shape, std::unique_ptr<IDevice> device)
     : ModelRig(open_model(shape, fs::path(SLUICE_TEST_DATA) / "../../configs/models"), {},
