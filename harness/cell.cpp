@@ -111,17 +111,27 @@ class CellRun {
   void run(CellResult& result, LinkRates& links) {
     const Experiment& experiment = cell_.experiment;
     const double link = link_gbps(links);
-    for (std::uint32_t i = 0; i < experiment.warmup; ++i) once(result);
+    for (std::uint32_t i = 0; i < experiment.warmup; ++i) {
+      session_.begin_section(fmt::format("warm-up {}", i + 1));
+      once(result);
+    }
     std::vector<RepeatFigures> repeats;
     for (std::uint32_t i = 0; i < experiment.repeats; ++i) {
+      session_.begin_section(fmt::format("run {}", i + 1));
       repeats.push_back(once(result));
     }
+    session_.begin_section("checks");
+    result.counters = session_.counters();
+    if (cell_.playback) result.difference = cell_.playback->difference_at_end();
+    if (!result.tokens.empty()) result.figures["tokens_hash"] = hash_tokens(result.tokens);
+    session_.end_decisions(result.figures.value("tokens_hash", Json(nullptr)));
     for (const RepeatFigures& repeat : repeats)
       if (result.reasons.empty()) check_moved(repeat, result);
     result.figures.update(make_figures(repeats, link));
     result.figures["link_gbps"] = link > 0 ? Json(link) : Json(nullptr);
     check_finite(result);
     check_memory(result);
+    check_order(result);
   }
 
   void describe(CellResult& result) {
@@ -263,6 +273,15 @@ class CellRun {
                       format_bytes(use.process_peak_bytes), format_bytes(limit)));
   }
 
+  void check_order(CellResult& result) {
+    constexpr std::size_t kShown = 3;
+    const std::vector<Race> races = session_.finish();
+    for (std::size_t i = 0; i < std::min(races.size(), kShown); ++i)
+      result.reasons.push_back(races[i].describe());
+    if (races.size() > kShown)
+      result.reasons.push_back(fmt::format("and {} more races", races.size() - kShown));
+  }
+
   const PreparedCell& cell_;
   ModelCache& models_;
   const bool executes_;  // false: there is time but no result
@@ -281,7 +300,6 @@ CellResult run_cell(const PreparedCell& cell, ModelCache& models, LinkRates& lin
     CellRun run(cell, models, progress);
     run.describe(result);
     run.run(result, links);
-    if (!result.tokens.empty()) result.figures["tokens_hash"] = hash_tokens(result.tokens);
   } catch (const Error& error) {
     if (rethrow) throw;
     result.reasons.emplace_back(error.what());

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/engine/counters.hpp"
 #include "harness/model_cache.hpp"
 #include "harness/prepare.hpp"
 
@@ -14,6 +15,8 @@ struct CellResult {
   std::vector<std::string> reasons;  // why it is not valid; empty: it is
   Json figures = Json::object();     // by the names in a record; null where there is none
   Json shape = Json::object();       // what the engine set up
+  Counters counters;                 // of the engine, over warm-up and repeats
+  std::string difference;            // of what was played back from its record; empty: none
   bool lossless = false;             // tokens must equal those of any other lossless cell
   std::string device;
   // Of the last repeat, by prompt; none where the device was simulated.

@@ -34,7 +34,8 @@ int main(int argc, char** argv) {
   sluice::add_run(app, exit_code);
   sluice::add_sweep(app, exit_code);
   sluice::add_predict(app, exit_code);
-  sluice::add_generate(app);
+  sluice::add_generate(app, exit_code);
+  sluice::add_replay(app, exit_code);
   sluice::add_chat(app);
   sluice::add_plugins(app, exit_code);
   sluice::add_inspect(app);

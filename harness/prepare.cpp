@@ -104,6 +104,10 @@ std::string identity(const PreparedCell& cell) {
     content["config"] = read_text_file(*model.directory / "config.json", 16u << 20);
   if (const auto& machine = cell.experiment.device.machine) content["machine"] = to_json(*machine);
   if (cell.plugin) content["plugin"] = cell.plugin->fingerprint();
+  const Instruments& instruments = cell.instruments;
+  if (instruments.audit) content["audit"] = true;
+  if (!instruments.trace.empty()) content["trace"] = true;
+  if (!instruments.decisions.empty()) content["decisions"] = true;
   const std::string text = to_line(content);
   const auto bytes = std::as_bytes(std::span(text));
   return fmt::format("{:016x}{:016x}", hash_bytes(bytes, 1), hash_bytes(bytes, 2));
@@ -141,8 +145,10 @@ std::vector<std::int32_t> prompt_ids(const Json& prompt, std::size_t index, cons
   return ids;
 }
 
-PreparedCell prepare(Experiment experiment, ModelCache& models, PluginCache& plugins) {
+PreparedCell prepare(Experiment experiment, ModelCache& models, PluginCache& plugins,
+                     Instruments instruments) {
   PreparedCell cell;
+  cell.instruments = std::move(instruments);
   cell.experiment = std::move(experiment);
   cell.model = &models.open(cell.experiment.model);
   cell.dtype = cell.experiment.dtype.value_or(cell.model->source.config.dtype);

@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "core/engine/playback_policy.hpp"
 #include "core/plugin/loader.hpp"
 #include "core/plugin/search_path.hpp"
 #include "harness/experiment.hpp"
+#include "harness/instruments.hpp"
 #include "harness/model_cache.hpp"
 
 namespace sluice {
@@ -28,7 +30,9 @@ struct PreparedCell {
   Experiment experiment;
   const Model* model = nullptr;
   DType dtype = DType::bf16;
-  std::shared_ptr<const Plugin> plugin;  // null: resident or mapped
+  std::shared_ptr<const Plugin> plugin;      // null: resident or mapped, or
+  std::shared_ptr<PlaybackPolicy> playback;  // in place of a plug-in
+  Instruments instruments;
   std::vector<std::vector<std::int32_t>> prompts;
   std::uint32_t context = 0;  // positions per sequence
   std::uint32_t batch = 1;    // sequences at once; never more than prompts
@@ -38,7 +42,8 @@ struct PreparedCell {
 };
 
 // Throws InputError: a model, plugin or device that is missing or broken, parameters out of range, a prompt
-PreparedCell prepare(Experiment experiment, ModelCache& models, PluginCache& plugins);
+PreparedCell prepare(Experiment experiment, ModelCache& models, PluginCache& plugins,
+                     Instruments instruments = {});
 
 // One prompt of check_prompts() as ids. `index` tells random prompts apart.
 std::vector<std::int32_t> prompt_ids(const Json& prompt, std::size_t index, const Model& model,

@@ -73,6 +73,7 @@ Json baseline_inputs(const Json& record) {
   Json inputs = record.at("inputs");
   inputs.erase("policy");
   inputs["model"]["content"] = record.at("context").at("model");
+  for (const char* slows : {"audited", "traced"}) inputs[slows] = record.value(slows, false);
   return inputs;
 }
 
@@ -89,6 +90,8 @@ Json make_record(const PreparedCell& cell, const CellResult& result) {
   const std::optional<Machine>& machine = cell.experiment.device.machine;
   return {{"id", cell.id},
           {"predicted", machine.has_value()},
+          {"audited", cell.instruments.audit},
+          {"traced", !cell.instruments.trace.empty()},
           {"valid", result.reasons.empty()},
           {"reasons", result.reasons},
           {"inputs", cell.experiment.inputs},

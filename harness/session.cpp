@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/engine/figures.hpp"
 #include "core/error.hpp"
 #include "harness/value.hpp"
 
@@ -19,8 +20,9 @@ DecoderLimits limits_of(const PreparedCell& cell) {
 
 Session::Session(const PreparedCell& cell, const WeightStore& weights, bool poison)
     : weights_(weights),
-      device_(make_device(cell.experiment.device)),
-      sim_(dynamic_cast<SimDevice*>(device_.get())),
+      hardware_(make_device(cell.experiment.device)),
+      sim_(dynamic_cast<SimDevice*>(hardware_.get())),
+      device_(instrumented(cell)),
       compute_(device_->make_stream(Resource::compute, "compute")) {
   try {
     decoder_ = std::make_unique<Decoder>(*device_, compute_, cell.model->source.config, weights_,
@@ -44,6 +46,41 @@ ILayerProvider& Session::provider() const {
   return *resident_;
 }
 
+IDevice* Session::instrumented(const PreparedCell& cell) {
+  IDevice* top = hardware_.get();
+  if (!cell.instruments.trace.empty()) {
+    std::vector<std::string> units;
+    for (const UnitInfo& unit : weights_.view().units) units.push_back(unit_text(unit));
+    trace_ = make_trace_device(*top, cell.instruments.trace, std::move(units));
+    trace_->begin_section("setup");
+    top = trace_.get();
+  }
+  if (cell.instruments.audit) {
+    audit_ = make_audit_device(*top);
+    top = audit_.get();
+  }
+  return top;
+}
+
+void Session::begin_section(const std::string& name) {
+  if (trace_) trace_->begin_section(name);
+}
+
+void Session::end_decisions(const nlohmann::json& tokens_hash) {
+  if (decisions_) decisions_->end(engine_->counters(), tokens_hash);
+}
+
+std::vector<Race> Session::finish() {
+  generator_.reset();
+  meter_.reset();
+  engine_.reset();
+  resident_.reset();
+  mapped_.reset();
+  decoder_.reset();
+  if (trace_) trace_->finish();
+  return audit_ ? audit_->races() : std::vector<Race>{};
+}
+
 void Session::make_provider(const PreparedCell& cell, bool poison) {
   if (cell.is_resident()) {
     resident_ = std::make_unique<ResidentProvider>(*device_, compute_, weights_);
@@ -61,11 +98,17 @@ void Session::make_provider(const PreparedCell& cell, bool poison) {
   if (auto* automatic = std::get_if<AutoBudget>(&budget))
     automatic->free_bytes = free_bytes(*device_);
   const PolicyChoice& choice = cell.experiment.policy;
-  policy_ = make_policy(cell.plugin, choice.params);
+  policy_ = cell.playback ? cell.playback : make_policy(cell.plugin, choice.params);
   EngineOptions options;
   options.poison = poison;
+  if (!cell.instruments.decisions.empty()) {
+    decisions_ = std::make_unique<DecisionFile>(cell);
+    options.decisions = &decisions_->sink();
+  }
   engine_ = std::make_unique<Engine>(*device_, compute_, weights_, *policy_, choice.name, budget,
                                      options);
+  if (decisions_ && std::holds_alternative<AutoBudget>(budget))
+    decisions_->found_budget(engine_->shape());
   for (const UnitInfo& unit : weights_.view().units)
     if (is_streamed(unit.kind) && policy_->transfer(unit).wire != Encoding::native)
       lossless_ = false;

@@ -4,10 +4,13 @@
 #include <span>
 #include <vector>
 
+#include "core/device/audit_device.hpp"
 #include "core/device/sim_device.hpp"
+#include "core/device/trace_device.hpp"
 #include "core/engine/engine.hpp"
 #include "core/engine/mapped_provider.hpp"
 #include "core/engine/resident_provider.hpp"
+#include "harness/decision_file.hpp"
 #include "harness/phase_meter.hpp"
 #include "harness/prepare.hpp"
 #include "models/generator.hpp"
@@ -22,6 +25,14 @@ class Session {
   Session(const PreparedCell& cell, const WeightStore& weights, bool poison = false);
 
   IDevice& device() { return *device_; }
+  // Names what follows in the trace, if there is one.
+  void begin_section(const std::string& name);
+  // What the policy decides from now on is not in the log of decisions, which ends with the counters
+  // and this hash (null: there are no tokens).
+  void end_decisions(const nlohmann::json& tokens_hash);
+  // Gives everything on the device back and completes the files. Returns the races that were found.
+  // Nothing but this can be asked afterwards.
+  std::vector<Race> finish();
   Generator& generator() { return *generator_; }
   const PhaseBook& phases() const { return meter_->book(); }
   const Counters& counters() const { return provider().counters(); }
@@ -43,17 +54,22 @@ class Session {
   bool must_move() const;
 
  private:
+  IDevice* instrumented(const PreparedCell& cell);
   void make_provider(const PreparedCell& cell, bool poison);
   void check_host_memory(const PreparedCell& cell) const;
   ILayerProvider& provider() const;
   [[noreturn]] void explain_memory(const PreparedCell& cell, const std::string& what);
 
   const WeightStore& weights_;
-  std::unique_ptr<IDevice> device_;
-  SimDevice* sim_ = nullptr;  // the device, where it is simulated
+  std::unique_ptr<IDevice> hardware_;
+  SimDevice* sim_ = nullptr;  // that, where it is simulated
+  std::unique_ptr<TraceDevice> trace_;
+  std::unique_ptr<AuditDevice> audit_;
+  IDevice* device_;  // the topmost of these
   StreamId compute_ = 0;
   std::unique_ptr<Decoder> decoder_;
   PolicyPtr policy_;
+  std::unique_ptr<DecisionFile> decisions_;
   std::unique_ptr<Engine> engine_;              // or
   std::unique_ptr<ResidentProvider> resident_;  // or
   std::unique_ptr<MappedProvider> mapped_;

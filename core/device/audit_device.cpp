@@ -1,6 +1,7 @@
 #include "core/device/audit_device.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <set>
 #include <tuple>
 #include <unordered_map>
@@ -23,11 +24,15 @@ std::uint64_t component(const Clock& clock, StreamId stream) {
   return stream < clock.size() ? clock[stream] : 0;
 }
 
+bool covers(const Clock& clock, const Clock& other) {
+  for (StreamId i = 0; i < other.size(); ++i)
+    if (component(clock, i) < other[i]) return false;
+  return true;
+}
+
 class Audit final : public DeviceDecorator<AuditDevice> {
  public:
-  explicit Audit(IDevice& below) : DeviceDecorator(below) {
-    lines_.push_back({.name = "host", .now = {}, .recorded = {}});
-  }
+  explicit Audit(IDevice& below) : DeviceDecorator(below) { lines_.emplace_back().name = "host"; }
 
   const std::vector<Race>& races() const override { return races_; }
 
@@ -49,26 +54,32 @@ class Audit final : public DeviceDecorator<AuditDevice> {
     below_.copy(stream, op, to, from, bytes);
   }
 
+  // Events are counted here: two records of a stream may be one place to the device below, with a
+  // wait between them.
   Event record(StreamId stream) override {
-    const Event event = below_.record(stream);
-    lines_[stream].recorded[event.position] = lines_[stream].now;
-    return event;
+    Line& line = lines_[stream];
+    line.recorded.push_back({below_.record(stream), line.now});
+    return {stream, line.forgotten + line.recorded.size()};
   }
 
   void wait(StreamId stream, Event event, WaitFor why) override {
-    if (const Clock* then = at(event)) join(lines_[stream].now, *then);
-    below_.wait(stream, event, why);
+    if (event.position == 0) return below_.wait(stream, event, why);
+    const Recorded& then = at(event);
+    join(lines_[stream].now, then.now);
+    below_.wait(stream, then.event, why);
   }
 
   void sync(Event event) override {
-    below_.sync(event);
-    if (const Clock* then = at(event)) join(lines_[kHostLine].now, *then);
+    if (event.position == 0) return below_.sync(event);
+    below_.sync(at(event).event);
+    known_to_host(event);
   }
 
   // An event that the host has seen to be reached orders as much as one it waited for.
   bool reached(Event event) override {
-    if (!below_.reached(event)) return false;
-    if (const Clock* then = at(event)) join(lines_[kHostLine].now, *then);
+    if (event.position == 0) return below_.reached(event);
+    if (!below_.reached(at(event).event)) return false;
+    known_to_host(event);
     return true;
   }
 
@@ -97,20 +108,33 @@ class Audit final : public DeviceDecorator<AuditDevice> {
   }
 
  private:
+  struct Recorded {
+    Event event;  // of the device below
+    Clock now;
+  };
   struct Line {
     const char* name = "";
     Clock now;
-    std::unordered_map<std::uint64_t, Clock> recorded;  // by position
+    std::uint64_t forgotten = 0;    // how many events lie before those in `recorded`
+    std::deque<Recorded> recorded;  // from the last one on that the host knows to be reached
   };
 
-  const Clock* at(Event event) const {
-    if (event.position == 0 || event.stream == kHostLine) return nullptr;
-    const auto& recorded = lines_[event.stream].recorded;
-    const auto found = recorded.find(event.position);
-    if (found == recorded.end())
-      throw Error("an event at position {} of stream '{}' is waited for but was never recorded",
-                  event.position, lines_[event.stream].name);
-    return &found->second;
+  // In place of a forgotten event, the one after it that the host knows to be reached.
+  const Recorded& at(Event event) const {
+    const Line& line = lines_.at(event.stream);
+    if (event.position > line.forgotten + line.recorded.size())
+      throw Error("event {} of stream '{}' is waited for but was never recorded", event.position,
+                  line.name);
+    return line.recorded[std::max(event.position, line.forgotten + 1) - line.forgotten - 1];
+  }
+
+  // Whatever is enqueued from now on comes after it, so the events before tell nothing more.
+  void known_to_host(Event event) {
+    Clock& host = lines_[kHostLine].now;
+    join(host, at(event).now);
+    for (Line& line : lines_)
+      for (; line.recorded.size() > 1 && covers(host, line.recorded[1].now); ++line.forgotten)
+        line.recorded.pop_front();
   }
 
   // Everything that the host did before comes before what it enqueues now.

@@ -92,7 +92,8 @@ class CpuDevice final : public IDevice {
   Event record(StreamId stream) override { return {stream, at(stream).posted()}; }
 
   void wait(StreamId stream, Event event, WaitFor why) override {
-    if (event.stream == stream || reached(event)) return;
+    if (event.position == 0 || event.stream == stream) return;
+    if (why == WaitFor::order && reached(event)) return;
     at(stream).post(CpuStream::Wait{&at(event.stream), event.position, why});
   }
 
@@ -111,6 +112,8 @@ class CpuDevice final : public IDevice {
 
   std::uint64_t now_ns() override { return steady_now_ns(); }
   std::uint64_t stall_ns(StreamId stream) override { return at(stream).stall_ns(); }
+  void keep_times(StreamId stream) override { at(stream).keep_times(); }
+  std::vector<OpTimes> take_times(StreamId stream) override { return at(stream).take_times(); }
 
   void* allocate(std::uint64_t bytes, std::string_view what) override {
     const std::uint64_t counted = memory_.admit(bytes, what);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "core/device/stream_copy.hpp"
 
@@ -143,22 +144,32 @@ bool CpuStream::take(std::vector<Item>& work) {
 }
 
 void CpuStream::execute(const Item& item, std::uint64_t position) {
+  const auto timed = [this](const auto& work) {
+    if (!keeps_times_.load(std::memory_order_acquire)) return work();
+    const std::uint64_t begin = steady_now_ns();
+    work();
+    keep({begin, steady_now_ns()});
+  };
   std::visit(Overloaded{
                  [&](const Copy& c) {
-                   if (!skips(position)) copy(c);
+                   timed([&] {
+                     if (!skips(position)) copy(c);
+                   });
                  },
                  [&](const Wait& w) { wait(w); },
-                 [&](const Body& body) {
-                   link_end_ns_ = 0;
-                   if (skips(position)) return;
-                   try {
-                     body(nullptr);
-                   } catch (...) {
-                     if (!skips(position)) failure_.set(std::current_exception());
-                   }
-                 },
+                 [&](const Body& body) { timed([&] { run_body(body, position); }); },
              },
              item);
+}
+
+void CpuStream::run_body(const Body& body, std::uint64_t position) {
+  link_end_ns_ = 0;
+  if (skips(position)) return;
+  try {
+    body(nullptr);
+  } catch (...) {
+    if (!skips(position)) failure_.set(std::current_exception());
+  }
 }
 
 void CpuStream::copy(const Copy& item) {
@@ -177,12 +188,26 @@ void CpuStream::copy(const Copy& item) {
 }
 
 void CpuStream::wait(const Wait& item) {
-  if (item.on->reached(item.position)) return;
-  const std::uint64_t begin = steady_now_ns();
-  item.on->await(item.position);
-  link_end_ns_ = 0;
-  if (item.why == WaitFor::weights)
-    stall_ns_.fetch_add(steady_now_ns() - begin, std::memory_order_relaxed);
+  OpTimes times{steady_now_ns(), 0};
+  times.end_ns = times.begin_ns;
+  if (!item.on->reached(item.position)) {
+    item.on->await(item.position);
+    link_end_ns_ = 0;
+    times.end_ns = steady_now_ns();
+  }
+  if (item.why != WaitFor::weights) return;
+  stall_ns_.fetch_add(times.end_ns - times.begin_ns, std::memory_order_relaxed);
+  if (keeps_times_.load(std::memory_order_acquire)) keep(times);
+}
+
+void CpuStream::keep(const OpTimes& times) {
+  const std::lock_guard lock(times_mutex_);
+  times_.push_back(times);
+}
+
+std::vector<OpTimes> CpuStream::take_times() {
+  const std::lock_guard lock(times_mutex_);
+  return std::exchange(times_, {});
 }
 
 }  // namespace sluice

@@ -53,6 +53,7 @@ class CpuStream {
   // Of the host's thread:
   void post(const Item& item);
   std::uint64_t posted() const { return posted_.load(std::memory_order_relaxed); }
+  void keep_times() { keeps_times_.store(true, std::memory_order_release); }
   void skip_all_posted() { skip_until_.store(posted(), std::memory_order_release); }
   // No more is posted; what was is worked off.
   void stop();
@@ -63,6 +64,7 @@ class CpuStream {
   }
   void await(std::uint64_t position);
   std::uint64_t stall_ns() const { return stall_ns_.load(std::memory_order_relaxed); }
+  std::vector<OpTimes> take_times();
 
  private:
   void run(const char* name);
@@ -70,6 +72,8 @@ class CpuStream {
   void execute(const Item& item, std::uint64_t position);
   void copy(const Copy& item);
   void wait(const Wait& item);
+  void run_body(const Body& body, std::uint64_t position);
+  void keep(const OpTimes& times);
   void finish(std::uint64_t position);
   bool skips(std::uint64_t position) const {
     return failure_.pending() || position <= skip_until_.load(std::memory_order_acquire);
@@ -82,6 +86,10 @@ class CpuStream {
   std::condition_variable queue_filled_;
   std::vector<Item> queue_;
   bool stop_ = false, idle_ = false;
+
+  std::atomic<bool> keeps_times_{false};
+  std::mutex times_mutex_;
+  std::vector<OpTimes> times_;
 
   std::mutex done_mutex_;
   std::condition_variable done_moved_;

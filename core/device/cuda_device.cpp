@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 #include <sys/mman.h>
+#include <nvtx3/nvtx3.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -60,6 +61,10 @@ class CudaDevice final : public IDevice {
     int lowest = 0;
     SLUICE_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest_priority_));
   }
+  ~CudaDevice() override {
+    streams_.clear();
+    if (origin_.event) timers_.give(origin_.event);
+  }
 
   const DeviceInfo& info() const override { return info_; }
 
@@ -70,25 +75,27 @@ class CudaDevice final : public IDevice {
     return static_cast<StreamId>(streams_.size());
   }
 
-  void enqueue(StreamId stream, const Op&, const Body& body) override {
+  void enqueue(StreamId stream, const Op& op, const Body& body) override {
     CudaStream& s = at(stream);
+    const nvtx3::scoped_range range(op.name);
+    s.begin();
     if (on_host_[stream - std::size_t{1}])
       enqueue_on_host(s, body);
     else
       body(s.native());
-    s.advance();
+    s.end();
   }
   void copy(StreamId stream, const Op&, void* to, const void* from, std::uint64_t bytes) override {
     CudaStream& s = at(stream);
+    s.begin();
     SLUICE_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s.native()));
-    s.advance();
+    s.end();
   }
 
   Event record(StreamId stream) override { return {stream, at(stream).record()}; }
   void wait(StreamId stream, Event event, WaitFor why) override {
     if (event.position == 0 || event.stream == stream) return;
-    if (const cudaEvent_t native = at(event.stream).event_at(event.position))
-      at(stream).wait(native, why == WaitFor::weights);
+    at(stream).wait(at(event.stream).event_at(event.position), why == WaitFor::weights);
   }
   void sync(Event event) override {
     if (event.position != 0) at(event.stream).await(event.position);
@@ -104,6 +111,17 @@ class CudaDevice final : public IDevice {
                                           .count());
   }
   std::uint64_t stall_ns(StreamId stream) override { return at(stream).stall_ns(); }
+  void keep_times(StreamId stream) override {
+    CudaStream& s = at(stream);
+    if (!origin_.event) {
+      origin_.event = timers_.take();
+      SLUICE_CUDA_CHECK(cudaEventRecord(origin_.event, s.native()));
+      SLUICE_CUDA_CHECK(cudaEventSynchronize(origin_.event));
+      origin_.ns = static_cast<double>(now_ns());
+    }
+    s.keep_times(origin_);
+  }
+  std::vector<OpTimes> take_times(StreamId stream) override { return at(stream).take_times(); }
 
   void* allocate(std::uint64_t bytes, std::string_view what) override {
     const std::uint64_t counted = memory_.admit(bytes, what, other_bytes());
@@ -181,6 +199,7 @@ class CudaDevice final : public IDevice {
   const DeviceInfo info_;
   MemoryBook memory_;
   CudaEventPool events_, timers_;
+  CudaTime origin_;
   int highest_priority_ = 0;
   std::vector<std::unique_ptr<CudaStream>> streams_;
   std::vector<bool> on_host_;  // by stream

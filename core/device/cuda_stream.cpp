@@ -1,6 +1,7 @@
 #include "core/device/cuda_stream.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/device/cuda_error.hpp"
 
@@ -29,10 +30,11 @@ CudaStream::CudaStream(CudaEventPool& events, CudaEventPool& timers, int priorit
 CudaStream::~CudaStream() {
   cudaStreamSynchronize(stream_);
   for (const Mark& mark : marks_) events_.give(mark.event);
-  for (const TimedWait& wait : waits_) {
-    timers_.give(wait.before);
-    timers_.give(wait.after);
+  for (const Timed& timed : timed_) {
+    timers_.give(timed.before);
+    timers_.give(timed.after);
   }
+  if (owns_last_) timers_.give(last_.event);
   cudaStreamDestroy(stream_);
 }
 
@@ -65,22 +67,47 @@ void CudaStream::await(std::uint64_t position) {
   collect_marks();
 }
 
-void CudaStream::wait(cudaEvent_t event, bool timed) {
-  if (!timed) {
-    SLUICE_CUDA_CHECK(cudaStreamWaitEvent(stream_, event, 0));
-    return;
-  }
-  const TimedWait wait{timers_.take(), timers_.take()};
-  waits_.push_back(wait);
-  SLUICE_CUDA_CHECK(cudaEventRecord(wait.before, stream_));
-  SLUICE_CUDA_CHECK(cudaStreamWaitEvent(stream_, event, 0));
-  SLUICE_CUDA_CHECK(cudaEventRecord(wait.after, stream_));
-  collect_waits();
+void CudaStream::begin() {
+  if (keeps_times_) begin_timed(false);
+}
+
+void CudaStream::end() {
+  if (keeps_times_) end_timed();
+  ++posted_;
+}
+
+void CudaStream::wait(cudaEvent_t event, bool for_weights) {
+  if (!event && !(for_weights && keeps_times_)) return;
+  if (for_weights) begin_timed(true);
+  if (event) SLUICE_CUDA_CHECK(cudaStreamWaitEvent(stream_, event, 0));
+  if (for_weights) end_timed();
+  ++posted_;
+}
+
+void CudaStream::begin_timed(bool is_stall) {
+  const Timed timed{timers_.take(), timers_.take(), is_stall};
+  timed_.push_back(timed);
+  SLUICE_CUDA_CHECK(cudaEventRecord(timed.before, stream_));
+}
+
+void CudaStream::end_timed() {
+  SLUICE_CUDA_CHECK(cudaEventRecord(timed_.back().after, stream_));
+  collect_timed();
 }
 
 std::uint64_t CudaStream::stall_ns() {
-  collect_waits();
+  collect_timed();
   return static_cast<std::uint64_t>(stall_ms_ * 1e6);
+}
+
+void CudaStream::keep_times(const CudaTime& origin) {
+  keeps_times_ = true;
+  last_ = origin;
+}
+
+std::vector<OpTimes> CudaStream::take_times() {
+  collect_timed();
+  return std::exchange(times_, {});
 }
 
 // An event is given back only when it has completed: recorded again before, it would mean two
@@ -96,19 +123,37 @@ void CudaStream::collect_marks() {
   }
 }
 
-void CudaStream::collect_waits() {
-  while (!waits_.empty()) {
-    const TimedWait wait = waits_.front();
-    const cudaError_t status = cudaEventQuery(wait.after);
+void CudaStream::collect_timed() {
+  while (!timed_.empty()) {
+    const Timed timed = timed_.front();
+    const cudaError_t status = cudaEventQuery(timed.after);
     if (status == cudaErrorNotReady) return;
     SLUICE_CUDA_CHECK(status);
-    float ms = 0;
-    SLUICE_CUDA_CHECK(cudaEventElapsedTime(&ms, wait.before, wait.after));
-    stall_ms_ += static_cast<double>(ms);
-    timers_.give(wait.before);
-    timers_.give(wait.after);
-    waits_.pop_front();
+    if (timed.is_stall) {
+      float ms = 0;
+      SLUICE_CUDA_CHECK(cudaEventElapsedTime(&ms, timed.before, timed.after));
+      stall_ms_ += static_cast<double>(ms);
+    }
+    timed_.pop_front();
+    if (keeps_times_) {
+      times_.push_back(times_of(timed));
+    } else {
+      timers_.give(timed.after);
+    }
+    timers_.give(timed.before);
   }
+}
+
+OpTimes CudaStream::times_of(const Timed& timed) {
+  float until_begin_ms = 0, ms = 0;
+  SLUICE_CUDA_CHECK(cudaEventElapsedTime(&until_begin_ms, last_.event, timed.before));
+  SLUICE_CUDA_CHECK(cudaEventElapsedTime(&ms, timed.before, timed.after));
+  const double begin_ns = last_.ns + static_cast<double>(until_begin_ms) * 1e6;
+  const double end_ns = begin_ns + static_cast<double>(ms) * 1e6;
+  if (owns_last_) timers_.give(last_.event);
+  last_ = {timed.after, end_ns};
+  owns_last_ = true;
+  return {static_cast<std::uint64_t>(begin_ns), static_cast<std::uint64_t>(end_ns)};
 }
 
 }  // namespace sluice

@@ -25,6 +25,12 @@ class CudaEventPool {
   std::vector<cudaEvent_t> free_;
 };
 
+// A place on the GPU's own clock and the same on that of IDevice::now_ns().
+struct CudaTime {
+  cudaEvent_t event = nullptr;
+  double ns = 0;
+};
+
 class CudaStream {
  public:
   CudaStream(CudaEventPool& events, CudaEventPool& timers, int priority);
@@ -33,37 +39,52 @@ class CudaStream {
   CudaStream& operator=(const CudaStream&) = delete;
 
   cudaStream_t native() const { return stream_; }
-  void advance() { ++posted_; }
+  // Around each operation that is enqueued.
+  void begin();
+  void end();
   // The position after everything enqueued so far, with an event behind it.
   std::uint64_t record();
   // An event that was recorded at `position` or later; null when that position has been reached.
   cudaEvent_t event_at(std::uint64_t position);
   bool reached(std::uint64_t position);
   void await(std::uint64_t position);
-  // Makes this stream wait for `event`, with timing events around the wait when `timed`.
-  void wait(cudaEvent_t event, bool timed);
+  // Makes this stream wait for `event`, null when that was reached before. A wait for weights is
+  // timed.
+  void wait(cudaEvent_t event, bool for_weights);
   std::uint64_t stall_ns();
+  // Times are told from `origin`, which must outlive the stream.
+  void keep_times(const CudaTime& origin);
+  std::vector<OpTimes> take_times();
 
  private:
   struct Mark {
     std::uint64_t position = 0;
     cudaEvent_t event = nullptr;
   };
-  struct TimedWait {
+  struct Timed {
     cudaEvent_t before = nullptr, after = nullptr;
+    bool is_stall = false;
   };
 
   void collect_marks();
-  void collect_waits();
+  void begin_timed(bool is_stall);
+  void end_timed();
+  void collect_timed();
+  OpTimes times_of(const Timed& timed);
 
   CudaEventPool& events_;
   CudaEventPool& timers_;
   cudaStream_t stream_ = nullptr;
-  std::uint64_t posted_ = 0;     // operations enqueued
+  std::uint64_t posted_ = 0;     // operations and waits enqueued
   std::uint64_t completed_ = 0;  // known to have been done
   std::deque<Mark> marks_;       // recorded, not known to be reached; ascending
-  std::deque<TimedWait> waits_;
+  std::deque<Timed> timed_;      // not known to be over, in order
   double stall_ms_ = 0;
+  bool keeps_times_ = false;
+  CudaTime last_;  // the end of the last one that was timed: intervals from there are short enough
+                   // for the 24 bits of cudaEventElapsedTime
+  bool owns_last_ = false;
+  std::vector<OpTimes> times_;
 };
 
 }  // namespace sluice

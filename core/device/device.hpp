@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/device/op.hpp"
 #include "core/error.hpp"
@@ -75,6 +76,11 @@ class IDevice {
   virtual std::uint64_t now_ns() = 0;
   // How long `stream` has stood at waits for weights, over all operations that have completed.
   virtual std::uint64_t stall_ns(StreamId stream) = 0;
+  // From now on the device keeps the times of every operation and copy of `stream`, and of every wait
+  // for weights on another stream's event: those of stall_ns(). To be called before the first.
+  virtual void keep_times(StreamId stream) = 0;
+  // Of those that have completed since the last call, in the order in which they were enqueued.
+  virtual std::vector<OpTimes> take_times(StreamId stream) = 0;
 
   // Aligned to 256 bytes; `what` names it in errors. Throws MemoryLimitError.
   virtual void* allocate(std::uint64_t bytes, std::string_view what) = 0;

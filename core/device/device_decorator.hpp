@@ -27,6 +27,8 @@ class DeviceDecorator : public Base {
   void host(const Op& op) override { below_.host(op); }
   std::uint64_t now_ns() override { return below_.now_ns(); }
   std::uint64_t stall_ns(StreamId stream) override { return below_.stall_ns(stream); }
+  void keep_times(StreamId stream) override { below_.keep_times(stream); }
+  std::vector<OpTimes> take_times(StreamId stream) override { return below_.take_times(stream); }
   void* allocate(std::uint64_t bytes, std::string_view what) override {
     return below_.allocate(bytes, what);
   }

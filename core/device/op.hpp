@@ -43,6 +43,11 @@ struct Op {
   std::span<const Range> reads{}, writes{};  // read during the call only
 };
 
+// When something stood on its stream, on the clock of IDevice::now_ns().
+struct OpTimes {
+  std::uint64_t begin_ns = 0, end_ns = 0;
+};
+
 // A stream of the platform's own (cudaStream_t); null where there is none.
 using NativeStream = void*;
 

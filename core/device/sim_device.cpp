@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "core/device/memory_book.hpp"
@@ -74,13 +75,18 @@ struct Item {
 
 struct Stream {
   std::deque<Item> queue;
-  std::uint64_t posted = 0;              // operations enqueued
-  std::vector<std::uint64_t> finish_ns;  // of each that has run, in order
+  std::uint64_t posted = 0;              // operations and waits enqueued
+  std::vector<std::uint64_t> finish_ns;  // of each that is done, in order
   std::uint64_t ready_ns = 0;            // when what it has run and waited for is done
   std::uint64_t gate_ns = 0;             // ... not counting the copies since it last did else
   Resource last_on = Resource::compute;
   std::uint64_t stall_ns = 0;
+  bool keeps_times = false;
+  std::vector<OpTimes> times;
 
+  void keep(const OpTimes& one) {
+    if (keeps_times) times.push_back(one);
+  }
   std::uint64_t done() const { return finish_ns.size(); }
 };
 
@@ -116,8 +122,10 @@ class Sim final : public SimDevice {
   void wait(StreamId stream, Event event, WaitFor why) override {
     if (event.position == 0 || event.stream == stream) return;
     works(machine_.event_ns);
-    at(stream).queue.push_back(
+    Stream& s = at(stream);
+    s.queue.push_back(
         {.issued_ns = host_ns_, .cost_ns = 0, .event = event, .on = Resource::compute, .why = why});
+    ++s.posted;
   }
 
   void sync(Event event) override {
@@ -137,6 +145,11 @@ class Sim final : public SimDevice {
   std::uint64_t stall_ns(StreamId stream) override {
     run_ready_before(host_ns_);
     return at(stream).stall_ns;
+  }
+  void keep_times(StreamId stream) override { at(stream).keeps_times = true; }
+  std::vector<OpTimes> take_times(StreamId stream) override {
+    run_ready_before(host_ns_);
+    return std::exchange(at(stream).times, {});
   }
   BusyTimes busy() override {
     run_ready_before(host_ns_);
@@ -205,33 +218,40 @@ class Sim final : public SimDevice {
       if (at(head.event.stream).done() < head.event.position) return false;
       const std::uint64_t from = std::max(s.ready_ns, head.issued_ns);
       const std::uint64_t until = finish(head.event);
-      if (until > from && head.why == WaitFor::weights) s.stall_ns += until - from;
       s.ready_ns = std::max(from, until);
       s.gate_ns = std::max(s.gate_ns, until);
+      s.finish_ns.push_back(s.ready_ns);
+      if (head.why == WaitFor::weights) {
+        s.stall_ns += s.ready_ns - from;
+        s.keep({from, s.ready_ns});
+      }
       s.queue.pop_front();
     }
     return false;
   }
 
   // Runs the operation that is due first, the earlier stream among equals, unless that is after
-  // `limit_ns`.
+  // `limit_ns`. False when there was none to run and no wait to pass.
   bool step(std::uint64_t limit_ns) {
     Stream* first = nullptr;
     std::uint64_t first_ns = 0;
+    bool passed = false;
     for (bool settled = false; !settled;) {
       settled = true;
       for (Stream& s : streams_) {
         std::uint64_t due = 0;
         const std::size_t before = s.queue.size();
         const bool ready = settle(s, due);
-        settled = settled && s.queue.size() == before;
+        const bool shorter = s.queue.size() != before;
+        settled = settled && !shorter;
+        passed = passed || shorter;
         if (ready && (!first || due < first_ns)) {
           first = &s;
           first_ns = due;
         }
       }
     }
-    if (!first || first_ns > limit_ns) return false;
+    if (!first || first_ns > limit_ns) return passed;
     const Item item = first->queue.front();
     first->queue.pop_front();
     const std::uint64_t done = servers_[static_cast<std::size_t>(item.on)].serve(
@@ -240,6 +260,7 @@ class Sim final : public SimDevice {
     first->ready_ns = done;
     first->last_on = item.on;
     first->finish_ns.push_back(done);
+    first->keep({done - item.cost_ns, done});
     return true;
   }
 

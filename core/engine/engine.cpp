@@ -41,11 +41,13 @@ class Engine::Impl final : private Actions {
   bool make_room(UnitId unit, bool needed);
   SlotId load(UnitId unit);
   void prepare(UnitId unit, SlotId slot);
-  void evict(UnitId unit);
+  void evict(UnitId unit, UnitId incoming);
   bool is_certain(UnitId unit) { return book_.is_open(unit) || soon_.place_of(unit) != kNever; }
   void rethrow_failure() const {
     if (failure_) std::rethrow_exception(failure_);
   }
+  template <typename F>
+  void tell(const F& what);
   template <typename F>
   void with_wishes(const F& hook);
   template <typename F>
@@ -89,10 +91,20 @@ Engine::Impl::Impl(IDevice& device, StreamId compute, const WeightStore& weights
       book_(view_.units, slots_),
       soon_(view_.units.size()),
       candidates_(book_, soon_),
-      copier_(device, compute, setup_.shape.lanes, setup_.blocking, weights.unpinned_bytes() != 0,
-              options, slots_),
+      copier_(device, compute, setup_.shape.lanes, setup_.layout.blocking,
+              weights.unpinned_bytes() != 0, options, slots_),
       named_by_(view_.units.size(), 0) {
+  tell([&](DecisionSink& sink) {
+    for (const UnitInfo& unit : view_.units)
+      if (unit.kind != UnitKind::embedding) sink.transfer(unit.id, setup_.transfers[unit.id]);
+    sink.layout(setup_.layout);
+  });
   load_kept();
+}
+
+template <typename F>
+void Engine::Impl::tell(const F& what) {
+  if (options_.decisions) what(*options_.decisions);
 }
 
 void Engine::Impl::load_kept() {
@@ -163,6 +175,7 @@ void Engine::Impl::acquire(const Step& step) {
   check(step);
   or_fail([&] {
     open(step);
+    tell([&](DecisionSink& sink) { sink.step(step_); });
     with_wishes([&] { policy_.before(step_, *this); });
     for (UnitId unit : step_.needs) bring(unit);
     copier_.flush_wishes();
@@ -173,6 +186,7 @@ void Engine::Impl::acquire(const Step& step) {
 void Engine::Impl::routed(std::span<const UnitId> units) {
   rethrow_failure();
   or_fail([&] {
+    tell([&](DecisionSink& sink) { sink.routed(units); });
     with_wishes([&] { policy_.routed(units, *this); });
     copier_.flush_wishes();
     copier_.top_up();
@@ -182,9 +196,12 @@ void Engine::Impl::routed(std::span<const UnitId> units) {
 void Engine::Impl::bring(UnitId unit) {
   if (!book_.has_slot(unit)) {
     const UnitInfo& info = view_.units[unit];
-    if ((info.kind == UnitKind::mlp || info.kind == UnitKind::expert) &&
-        policy_.place(info, step_) != Place::device)
+    const bool asks = info.kind == UnitKind::mlp || info.kind == UnitKind::expert;
+    const Place place = asks ? policy_.place(info, step_) : Place::device;
+    if (place != Place::device) {
       ++counters_.refused;
+      tell([&](DecisionSink& sink) { sink.refused_place(unit, place); });
+    }
     make_room(unit, true);
     load(unit);
   }
@@ -230,7 +247,11 @@ std::uint32_t Engine::Impl::capacity(UnitKind kind) const {
 }
 
 Asked Engine::Impl::prefetch(UnitId unit) {
-  return policy_.on_behalf([&] { return wish(unit); });
+  return policy_.on_behalf([&] {
+    const Asked answer = wish(unit);
+    tell([&](DecisionSink& sink) { sink.wish(unit, answer); });
+    return answer;
+  });
 }
 
 Asked Engine::Impl::wish(UnitId unit) {
@@ -251,11 +272,14 @@ Asked Engine::Impl::wish(UnitId unit) {
 
 void Engine::Impl::drop(UnitId unit) {
   policy_.on_behalf([&] {
-    if (!wishes_allowed_ || !book_.knows(unit) || !is_streamed(view_.units[unit].kind) ||
-        book_.is_kept(unit) || book_.is_open(unit))
+    const bool refused = !wishes_allowed_ || !book_.knows(unit) ||
+                         !is_streamed(view_.units[unit].kind) || book_.is_kept(unit) ||
+                         book_.is_open(unit);
+    tell([&](DecisionSink& sink) { sink.drop(unit, refused); });
+    if (refused)
       ++counters_.refused;
     else if (book_.has_slot(unit))
-      evict(unit);
+      evict(unit, kNoUnit);
   });
 }
 
@@ -271,7 +295,9 @@ bool Engine::Impl::make_room(UnitId unit, bool needed) {
   const bool allowed = std::exchange(wishes_allowed_, false);
   UnitId victim = policy_.victim(view_.units[unit], candidates_);
   wishes_allowed_ = allowed;
-  if (victim != kNoUnit && !candidates_.contains(victim)) {
+  const bool refused = victim != kNoUnit && !candidates_.contains(victim);
+  tell([&](DecisionSink& sink) { sink.victim(victim, unit, refused); });
+  if (refused) {
     ++counters_.refused;
     victim = kNoUnit;
   }
@@ -279,7 +305,7 @@ bool Engine::Impl::make_room(UnitId unit, bool needed) {
     if (!needed) return false;
     victim = candidates_.oldest();
   }
-  evict(victim);
+  evict(victim, unit);
   return true;
 }
 
@@ -299,7 +325,8 @@ void Engine::Impl::prepare(UnitId unit, SlotId slot) {
                   weights_.is_pinned(unit));
 }
 
-void Engine::Impl::evict(UnitId unit) {
+void Engine::Impl::evict(UnitId unit, UnitId incoming) {
+  tell([&](DecisionSink& sink) { sink.evicted(unit, incoming); });
   const SlotId slot = book_.slot_of(unit);
   if (book_.evict(unit)) ++counters_.wasted;
   counters_.cancelled_bytes += copier_.cancel(slot);

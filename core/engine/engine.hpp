@@ -7,6 +7,7 @@
 #include "core/device/device.hpp"
 #include "core/engine/budget.hpp"
 #include "core/engine/counters.hpp"
+#include "core/engine/decisions.hpp"
 #include "core/engine/layer_provider.hpp"
 #include "core/engine/staging_ring.hpp"
 #include "core/weights/weight_store.hpp"
@@ -21,6 +22,7 @@ struct EngineOptions {
   std::uint64_t staging_half_bytes = StagingRing::kHalfBytes;
 
   bool poison = false;  // tests: an evicted slot is filled with NaN before it is used again
+  DecisionSink* decisions = nullptr;  // is told every decision; must outlive the engine
 };
 
 // What the engine set up, for records and messages. The bytes together are what the engine has

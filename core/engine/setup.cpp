@@ -44,13 +44,12 @@ Setup set_up(const ModelView& model, GuardedPolicy& policy, const BudgetSpec& bu
   out.shape.budget = resolve_budget(model, budget, transfer);
   out.shape.layers = layers_in(model, out.footprint, out.shape.budget.slots);
 
-  const Layout layout = ask_layout(model, policy, out.shape.budget);
-  out.plan = plan_slots(model, out.footprint, out.shape.budget, layout,
+  out.layout = ask_layout(model, policy, out.shape.budget);
+  out.plan = plan_slots(model, out.footprint, out.shape.budget, out.layout,
                         std::holds_alternative<ExpertBudget>(budget), policy.name());
-  out.blocking = layout.blocking;
   out.shape.kept = out.plan.kept;
   out.shape.rotating = out.plan.rotating;
-  out.shape.lanes = layout.lanes;
+  out.shape.lanes = out.layout.lanes;
   out.shape.slot_bytes = out.footprint.bytes_of(out.plan.slots());
   out.shape.staging_bytes = out.footprint.staging_bytes;
   out.shape.head_bytes = out.footprint.head_bytes;

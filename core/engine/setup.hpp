@@ -14,7 +14,7 @@ struct Setup {
   Footprint footprint;
   SlotPlan plan;
   EngineShape shape;
-  bool blocking = false;
+  Layout layout;  // as the policy gave it
 };
 
 // Asks the policy for its transfers and its layout. Throws InputError for a budget, an encoding or a

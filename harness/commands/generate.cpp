@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "core/error.hpp"
+#include "harness/cell.hpp"
 #include "harness/commands/commands.hpp"
 #include "harness/commands/options.hpp"
 #include "harness/commands/text_out.hpp"
@@ -21,6 +22,7 @@ struct GenerateCommand {
   std::string prompt_ids, force_ids;
   std::vector<std::string> stops;
   bool json = false, first_logits = false;
+  ExitCode* exit_code = nullptr;
 };
 
 std::vector<std::int32_t> ids_of(const std::string& text, const char* option) {
@@ -42,6 +44,8 @@ Settings settings_of(const GenerateCommand& command) {
   else
     prompt["ids"] = ids_of(command.prompt_ids, "--prompt-ids");
   document.base.set(*find_key("generation.prompts"), {Json::array({prompt}), {"--prompt"}});
+  document.base.set(*find_key("measure.warmup"), {0, {}});
+  document.base.set(*find_key("measure.repeats"), {1, {}});
   for (const std::string& stop : command.stops)
     if (stop.empty())
       throw InputError("--stop: an empty text is everywhere; give one of a character or more");
@@ -56,12 +60,13 @@ std::string shown_ids(const std::vector<std::int32_t>& ids) {
   return out;
 }
 
-void execute(const GenerateCommand& command) {
+void execute(GenerateCommand& command) {
   if (command.prompt.has_value() == !command.prompt_ids.empty())
     throw InputError("generate needs a prompt: --prompt TEXT or --prompt-ids 1,2,3, one of them");
   ModelCache models;
   PluginCache plugins = command.experiment.plugins();
-  const PreparedCell cell = prepare(make_experiment(settings_of(command), ""), models, plugins);
+  const PreparedCell cell = prepare(make_experiment(settings_of(command), ""), models, plugins,
+                                    command.experiment.instruments());
   const GenerationChoice& generation = cell.experiment.generation;
   const bool executes = cell.experiment.device.kind != DeviceKind::sim;
   if (!generation.stop_texts.empty()) cell.model->text();
@@ -85,6 +90,7 @@ void execute(const GenerateCommand& command) {
   const WeightStore& packed = models.pack(cell.experiment, cell.dtype);
   Session session(cell, packed);
   const std::uint64_t stall_before = session.stall_ns();
+  session.begin_section("run 1");
   TextOut out(*cell.model, generation.stop_texts, executes && !command.json);
   const GenerationResult result =
       session.generator()
@@ -103,6 +109,12 @@ void execute(const GenerateCommand& command) {
   const double stall_ms = static_cast<double>(session.stall_ns() - stall_before) / 1e6;
   const std::uint64_t peak = session.device().memory_use().device_peak_bytes;
   const std::uint64_t moved = session.counters().h2d_bytes;
+  const std::string device = session.device().info().name;
+  const bool chosen = executes && command.force_ids.empty();  // a replay forces none
+  session.end_decisions(chosen ? Json(hash_tokens({result.tokens})) : Json(nullptr));
+  const std::vector<Race> races = session.finish();
+  for (const Race& race : races) say(race.describe());
+  if (!races.empty()) command.exit_code->value = 1;
   if (command.json) {
     Json object{{"prompt_ids", request.prompt},
                 {"tokens", executes ? Json(result.tokens) : Json(nullptr)},
@@ -112,6 +124,7 @@ void execute(const GenerateCommand& command) {
                 {"peak_device_bytes", peak},
                 {"h2d_bytes", moved},
                 {"stall_ms", stall_ms}};
+    if (cell.instruments.audit) object["races"] = races.size();
     if (command.first_logits && executes) object["first_logits"] = result.first_logits;
     if (!executes) object["predicted"] = true;
     fmt::print("{}\n", to_line(object));
@@ -124,16 +137,17 @@ void execute(const GenerateCommand& command) {
   }
   say(fmt::format(
       "{}{} tokens, first after {:.0f} ms{}, {} moved, {:.0f} ms stalled, {} on the device",
-      executes ? "" : fmt::format("predicted for {}: ", session.device().info().name), tokens,
-      ttft_ms, rate.is_null() ? "" : fmt::format(", then {:.2f} tokens/s", rate.get<double>()),
+      executes ? "" : fmt::format("predicted for {}: ", device), tokens, ttft_ms,
+      rate.is_null() ? "" : fmt::format(", then {:.2f} tokens/s", rate.get<double>()),
       format_bytes(moved), stall_ms, format_bytes(peak)));
 }
 
 }  // namespace
 
-void add_generate(CLI::App& app) {
+void add_generate(CLI::App& app, ExitCode& exit_code) {
   CLI::App& command = *app.add_subcommand("generate", "continues one prompt");
   auto options = std::make_shared<GenerateCommand>();
+  options->exit_code = &exit_code;
   options->experiment.add_model(command);
   command.add_option("--prompt", options->prompt, "the text to continue")->type_name("TEXT");
   command.add_option("--prompt-ids", options->prompt_ids, "the same as token ids")
@@ -152,6 +166,7 @@ void add_generate(CLI::App& app) {
                   "fed in place of the tokens chosen, which are still what is reported")
       ->type_name("1,2,3");
   options->experiment.add_to(command);
+  options->experiment.add_instruments(command);
   command.add_flag("--first-logits", options->first_logits,
                    "with --json: those of the first token");
   command.add_flag("--json", options->json, "one JSON object in place of the text");

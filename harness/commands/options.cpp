@@ -59,15 +59,32 @@ void ExperimentOptions::add_to(CLI::App& command) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   add_key(command, "--gpu-layer-budget", "budget.gpu_layer_budget");
-  add_key(command, "--device", "device.kind");
-  add_key(command, "--machine", "device.machine");
+  add_device(command);
   add_key(command, "--dtype", "dtype");
-  command.add_option("--set", sets_, "gives any key of an experiment a value; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
   command.add_option("--plugin-dir", plugin_dirs_, "where else policies are; may be repeated")
       ->type_name("DIR")
       ->allow_extra_args(false);
+}
+
+void ExperimentOptions::add_device(CLI::App& command) {
+  add_key(command, "--device", "device.kind");
+  add_key(command, "--machine", "device.machine");
+  command.add_option("--set", sets_, "gives any key of an experiment a value; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+void ExperimentOptions::add_instruments(CLI::App& command) {
+  command.add_flag("--audit", instruments_.audit,
+                   "proves that every access to memory is in order; a race fails the run");
+  command
+      .add_option("--trace", instruments_.trace,
+                  "writes what happened when, for ui.perfetto.dev; it takes some time")
+      ->type_name("FILE.json");
+  command
+      .add_option("--decisions", instruments_.decisions,
+                  "writes what the policy decided, a line each; see `sluice replay`")
+      ->type_name("FILE.jsonl");
 }
 
 void ExperimentOptions::add_keys(CLI::App& command, const std::vector<std::string>& keys) {

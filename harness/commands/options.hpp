@@ -22,10 +22,15 @@ class ExperimentOptions {
   void add_keys(CLI::App& command, const std::vector<std::string>& keys);
   // --model PATH, or --model synthetic:NAME[:SEED].
   void add_model(CLI::App& command);
+  // --device --machine --set.
+  void add_device(CLI::App& command);
+  // --audit --trace --decisions.
+  void add_instruments(CLI::App& command);
 
   // In the order in which they count.
   std::vector<Override> overrides() const;
   PluginCache plugins() const;
+  const Instruments& instruments() const { return instruments_; }
 
  private:
   void add_key(CLI::App& command, const std::string& name, const std::string& key);
@@ -33,6 +38,7 @@ class ExperimentOptions {
   std::vector<Override> given_;
   std::vector<std::string> sets_, params_, plugin_dirs_;
   std::string model_;
+  Instruments instruments_;
 };
 
 }  // namespace sluice

@@ -55,8 +55,12 @@ void execute(SweepCommand& command, Mode mode) {
   PluginCache plugins = command.experiment.plugins();
   ModelCache models;
   std::vector<PreparedCell> cells;
-  for (const Settings& settings : expand(document_of(command, mode)))
-    cells.push_back(prepare(make_experiment(settings, command.file), models, plugins));
+  for (const Settings& settings : expand(document_of(command, mode))) {
+    cells.push_back(prepare(make_experiment(settings, command.file), models, plugins,
+                            command.experiment.instruments()));
+    Instruments& instruments = cells.back().instruments;
+    if (mode != Mode::run) instruments = instruments.of_cell(cells.back().id);
+  }
 
   std::string out = command.out;
   if (out.empty() && mode == Mode::sweep) out = "results/" + cells.front().experiment.name;
@@ -81,6 +85,7 @@ void add_common(CLI::App& command, ExitCode& exit_code, Mode mode) {
   auto options = std::make_shared<SweepCommand>();
   options->exit_code = &exit_code;
   options->experiment.add_to(command);
+  options->experiment.add_instruments(command);
   command.add_option("experiment", options->file, "a YAML file")->type_name("EXPERIMENT");
   command.add_option("--out", options->out, "the directory of results.jsonl")->type_name("DIR");
   command.add_flag("--json", options->json, "records in place of the table");

@@ -124,3 +124,38 @@ TEST_CASE("waiting for an event that was never recorded is an error") {
   rig.write(rig.lane, kSlot);
   CHECK_THROWS_AS(rig.device->wait(rig.compute, Event{rig.lane, 1}), Error);
 }
+
+// To a device whose places are operations, both records are one place.
+TEST_CASE("what a stream waits for is part of the events recorded behind the wait, not before it") {
+  for (const bool behind : {false, true}) {
+    Rig rig;
+    const StreamId third = rig.device->make_stream(Resource::compute, "third");
+    rig.write(rig.lane, kSlot);
+    rig.read(rig.compute, {0x9000, 1});
+    const Event before = rig.device->record(rig.compute);
+    rig.device->wait(rig.compute, rig.device->record(rig.lane));
+    const Event after = rig.device->record(rig.compute);
+    rig.device->wait(third, behind ? after : before);
+    rig.read(third, kSlot);
+    CHECK(rig.count(Race::Kind::read_after_write) == (behind ? 0u : 1u));
+  }
+}
+
+// The audit forgets what the host knows: order must not be forgotten with it.
+TEST_CASE("an event that the host has seen to be reached orders as before, however old") {
+  Rig rig;
+  rig.write(rig.lane, kSlot);
+  const Event first = rig.device->record(rig.lane);
+  for (int i = 0; i < 100; ++i) {
+    rig.read(rig.lane, {0x9000, 1});
+    rig.device->sync(rig.device->record(rig.lane));
+  }
+  rig.device->wait(rig.compute, first);
+  CHECK(rig.device->reached(first));
+  rig.read(rig.compute, kSlot);
+  CHECK(rig.device->races().empty());
+  rig.write(rig.lane, kSlot);
+  rig.device->wait(rig.compute, first);
+  rig.read(rig.compute, kSlot);
+  CHECK(rig.count(Race::Kind::read_after_write) == 1);
+}

@@ -176,3 +176,29 @@ TEST_CASE("a rate curve is exact at its points and monotonic between them") {
   CHECK(curve.ns(100'000) == 20'000);
   CHECK(curve.ns(5'500) == 1500);
 }
+
+TEST_CASE("an event recorded behind a wait is reached after what was waited for") {
+  const auto device = make_sim_device(round_machine());
+  const StreamId link = device->make_stream(Resource::h2d, "copy");
+  const StreamId middle = device->make_stream(Resource::compute, "middle");
+  const StreamId last = device->make_stream(Resource::compute, "last");
+  device->copy(link, transfer(Resource::h2d, 100), nullptr, nullptr, 100);  // from 1, 5 + 100
+  device->enqueue(middle, kernel(10), kNothing);                            // from 2, 10 + 10
+  CHECK(!device->reached(device->record(middle)));
+  device->wait(middle, device->record(link));
+  device->wait(last, device->record(middle));
+  device->enqueue(last, kernel(10), kNothing);
+  device->sync(device->record(last));
+  CHECK(device->now_ns() == 126);
+  CHECK(device->reached(device->record(middle)));
+}
+
+TEST_CASE("the host can wait for a wait that nothing follows") {
+  const auto device = make_sim_device(round_machine());
+  const StreamId link = device->make_stream(Resource::h2d, "copy");
+  const StreamId middle = device->make_stream(Resource::compute, "middle");
+  device->copy(link, transfer(Resource::h2d, 100), nullptr, nullptr, 100);
+  device->wait(middle, device->record(link));
+  device->sync(device->record(middle));
+  CHECK(device->now_ns() == 106);
+}

@@ -60,6 +60,8 @@ class IdleDevice final : public IDevice {
   void host(const Op&) override {}
   std::uint64_t now_ns() override { return 0; }
   std::uint64_t stall_ns(StreamId) override { return 0; }
+  void keep_times(StreamId) override {}
+  std::vector<OpTimes> take_times(StreamId) override { return {}; }
   void* allocate(std::uint64_t bytes, std::string_view) override { return place(bytes); }
   void release(void*) noexcept override {}
   void* allocate_pinned(std::uint64_t bytes, std::string_view) override { return place(bytes); }
@@ -96,6 +98,7 @@ TEST_CASE("a step allocates nothing once the run is under way") {
   IdleDevice device;
   Bench bench(device, {.layers = 4, .experts = 8, .experts_per_token = 2});
   BusyPolicy policy;
+  // Not through the audit, which keeps a book of its own on the heap.
   Engine engine(device, bench.compute, bench.store, policy, "busy", LayerBudget{2},
                 {.chunk_bytes = 300, .guess_window_bytes = 900});
   const std::vector<UnitId> walk{1, 2, 3, 10, 11, 12, 19, 20, 21, 28, 29, 30, 37};
@@ -125,8 +128,9 @@ TEST_CASE("an engine that ends in the middle of a run drains before its memory g
         Bench bench(*on, {.layers = 3});
         Walker walker(bench);
         PrefetchPolicy policy(2, lanes);
-        auto engine = std::make_unique<Engine>(*on, bench.compute, bench.store, policy, "tested",
-                                               LayerBudget{2}, EngineOptions{.chunk_bytes = 100});
+        auto engine =
+            std::make_unique<Engine>(bench.device, bench.compute, bench.store, policy, "tested",
+                                     LayerBudget{2}, EngineOptions{.chunk_bytes = 100});
         const std::vector<UnitId> walk{1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6, 7};
         const std::span<const UnitId> all(walk);
         for (std::size_t i = 0; i < steps; ++i)
@@ -141,7 +145,6 @@ TEST_CASE("an engine that ends in the middle of a run drains before its memory g
         CHECK(on->memory_use().device_bytes == 0);
         CHECK(walker.wrong_reads() == 0);
       }
-      CHECK(device.violations == std::vector<std::string>{});
     }
 }
 
@@ -151,7 +154,7 @@ TEST_CASE("a lease whose forward pass throws is closed and the run goes on") {
   Walker walker(bench);
   PrefetchPolicy policy;
   {
-    Engine engine(device, bench.compute, bench.store, policy, "tested", LayerBudget{1});
+    Engine engine(bench.device, bench.compute, bench.store, policy, "tested", LayerBudget{1});
     const std::vector<UnitId> needs{1, 2};
     try {
       Lease lease = engine.acquire({.index = 0, .needs = needs});
@@ -163,14 +166,13 @@ TEST_CASE("a lease whose forward pass throws is closed and the run goes on") {
     walker.run(engine, 2);
     CHECK(walker.wrong_reads() == 0);
   }
-  CHECK(device.violations == std::vector<std::string>{});
 }
 
 TEST_CASE("an operation that throws on its stream ends the run but not the process") {
   const auto device = make_device({DeviceKind::cpu, 16 << 20, {}});
   Bench bench(*device, {.layers = 3});
   NaivePolicy policy;
-  Engine engine(*device, bench.compute, bench.store, policy, "tested", LayerBudget{1});
+  Engine engine(bench.device, bench.compute, bench.store, policy, "tested", LayerBudget{1});
   const auto run = [&](std::uint64_t index) {
     const std::vector<UnitId> needs{1 + static_cast<UnitId>(index % 6)};
     Lease lease = engine.acquire({.index = index, .needs = needs});
@@ -196,8 +198,8 @@ TEST_CASE("two engines work side by side on one device and on two") {
     Walker walk_a(a), walk_b(b);
     KeepPolicy keep(2, 2);
     ChaosPolicy chaos(11);
-    Engine engine_a(*first, a.compute, a.store, keep, "keep", LayerBudget{3}, {.poison = true});
-    Engine engine_b(*other, b.compute, b.store, chaos, "chaos", LayerBudget{2}, {.poison = true});
+    Engine engine_a(a.device, a.compute, a.store, keep, "keep", LayerBudget{3}, {.poison = true});
+    Engine engine_b(b.device, b.compute, b.store, chaos, "chaos", LayerBudget{2}, {.poison = true});
     for (int i = 0; i < 5; ++i) {
       walk_a.run(engine_a, 2);
       walk_b.run(engine_b, 2);

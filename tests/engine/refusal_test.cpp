@@ -28,7 +28,7 @@ struct Rig {
       : device(options), bench(device, shape), walker(bench) {}
 
   Engine engine(const BudgetSpec& budget, EngineOptions options = {}) {
-    return {device, bench.compute, bench.store, policy, "tested", budget, options};
+    return {bench.device, bench.compute, bench.store, policy, "tested", budget, options};
   }
   std::string refused(Layout layout, const BudgetSpec& budget) {
     policy.on_layout = [=](const ModelView&, const Budget&) { return layout; };
@@ -190,7 +190,6 @@ TEST_CASE("an exception from any hook ends the run under the policy's name") {
                   static_cast<void>(engine.acquire({.index = 99, .needs = needs}));
                 }) == expected);
         }
-        CHECK(rig.device.violations == std::vector<std::string>{});
       }
       CHECK(rig.device.memory_use().device_bytes == 0);
     }

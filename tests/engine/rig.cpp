@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "core/weights/hash.hpp"
 #include "sluice/helpers.hpp"
 
 namespace sluice::test {
@@ -71,9 +72,10 @@ void PatternSource::read(const TensorSpec& tensor, std::uint64_t first, std::uin
 Walker::Walker(Bench& bench)
     : bench_(bench),
       view_(bench.store.view()),
-      recorder_(dynamic_cast<RecordingDevice*>(&bench.device)),
-      verdicts_(bench.device, Buffer::Where::pinned, kMaxReads * sizeof(std::uint32_t),
-                "verdicts") {}
+      verdicts_(bench.device, Buffer::Where::pinned,
+                sizeof(std::uint64_t) + kMaxReads * sizeof(std::uint32_t), "verdicts") {
+  if (bench.device.info().executes) *verdicts_.as<std::uint64_t>() = 0;
+}
 
 Walker::~Walker() { bench_.device.sync(bench_.device.record(bench_.compute)); }
 
@@ -89,12 +91,14 @@ void Walker::run(ILayerProvider& provider, std::uint32_t tokens) {
     take(provider, std::span<const UnitId>(&walk[i], 1), soon);
     const UnitInfo& unit = view_.units[walk[i]];
     if (unit.kind == UnitKind::attention && view_.experts_per_layer > 0)
-      experts(provider, unit.layer, soon);
+      experts(provider, tokens_ + i / (walk.size() / tokens), unit.layer, soon);
   }
+  tokens_ += tokens;
 }
 
-void Walker::experts(ILayerProvider& provider, std::int32_t layer, std::span<const UnitId> after) {
-  std::mt19937_64 rng(seed * 7919 + next_index);
+void Walker::experts(ILayerProvider& provider, std::uint64_t token, std::int32_t layer,
+                     std::span<const UnitId> after) {
+  std::mt19937_64 rng((seed * 7919 + token) * 7919 + static_cast<std::uint64_t>(layer));
   std::vector<UnitId> all;
   for (const UnitInfo& unit : view_.units)
     if (unit.kind == UnitKind::expert && unit.layer == layer) all.push_back(unit.id);
@@ -128,16 +132,19 @@ void Walker::take(ILayerProvider& provider, std::span<const UnitId> needs,
 void Walker::read(const Weights& weights, UnitId unit) {
   if (reads_ == kMaxReads) throw Error("a walker reads {} units at most", kMaxReads);
   const std::uint64_t bytes = view_.units[unit].size(Encoding::native);
-  std::uint32_t* verdict = verdicts_.as<std::uint32_t>() + reads_++;
+  auto* digest = verdicts_.as<std::uint64_t>();
+  std::uint32_t* verdict = reinterpret_cast<std::uint32_t*>(digest + 1) + reads_++;
   if (weights.range.size != bytes ||
       weights.range.begin != reinterpret_cast<std::uint64_t>(weights.data))
     throw Error("unit {} has another range than its weights", unit);
-  if (recorder_ && !recorder_->holds(weights.range, bench_.store.slab(unit, Encoding::native)))
+  if (bench_.recorder &&
+      !bench_.recorder->holds(weights.range, bench_.store.slab(unit, Encoding::native)))
     ++wrong_recorded_;
-  const auto* at = reinterpret_cast<const float*>(weights.data);
+  const std::byte* data = weights.data;
+  const auto* at = reinterpret_cast<const float*>(data);
   const std::uint64_t number = number_of(bench_.store.spec(unit).tensors[0]);
-  const std::array reads{weights.range};
-  const std::array writes{range_of(verdict, sizeof(*verdict))};
+  const std::array reads{weights.range, range_of(digest, sizeof(*digest))};
+  const std::array writes{range_of(verdict, sizeof(*verdict)), range_of(digest, sizeof(*digest))};
   bench_.device.enqueue(
       bench_.compute,
       {.name = "read", .unit = unit, .bytes = bytes, .reads = reads, .writes = writes},
@@ -145,15 +152,28 @@ void Walker::read(const Weights& weights, UnitId unit) {
         std::uint32_t wrong = 0;
         for (std::uint64_t i = 0; i < bytes / 4; ++i) wrong += !(at[i] == element(number, i));
         *verdict = wrong;
+        *digest = hash_bytes({data, bytes}, *digest);
       });
 }
 
-std::size_t Walker::wrong_reads() {
+void Walker::look_at_verdicts() {
   bench_.device.sync(bench_.device.record(bench_.compute));
-  if (recorder_) return wrong_recorded_;
-  const std::uint32_t* verdicts = verdicts_.as<std::uint32_t>();
+  const std::array looked_at{verdicts_.range()};
+  bench_.device.host({.name = "verdicts", .on = Resource::host, .reads = looked_at});
+}
+
+std::size_t Walker::wrong_reads() {
+  look_at_verdicts();
+  if (bench_.recorder) return wrong_recorded_;
+  if (!bench_.device.info().executes) throw Error("a device that runs nothing has no verdicts");
+  const auto* verdicts = reinterpret_cast<const std::uint32_t*>(verdicts_.data() + 8);
   return static_cast<std::size_t>(
       std::count_if(verdicts, verdicts + reads_, [](std::uint32_t wrong) { return wrong != 0; }));
+}
+
+std::uint64_t Walker::digest() {
+  look_at_verdicts();
+  return *verdicts_.as<std::uint64_t>();
 }
 
 Layout KeepPolicy::layout(const ModelView& model, const Budget& budget) {

@@ -7,6 +7,7 @@
 
 #include "core/engine/engine.hpp"
 #include "core/weights/weight_store.hpp"
+#include "tests/audited.hpp"
 #include "tests/engine/recording_device.hpp"
 
 namespace sluice::test {
@@ -32,15 +33,19 @@ class PatternSource final : public ITensorSource {
   std::string describe() const override { return "pattern"; }
 };
 
-// A device, a store, a compute stream: what an engine stands on.
+// What an engine stands on: a device under the audit, a store, a compute stream.
 struct Bench {
   Bench(IDevice& on, const Shape& of)
-      : device(on),
+      : audited(on),
+        device(audited.device()),
+        recorder(dynamic_cast<RecordingDevice*>(&on)),
         shape(of),
-        store(on, make_plan(of), PatternSource(), {DType::f32, 1, {}}),
-        compute(on.make_stream(Resource::compute, "compute")) {}
+        store(device, make_plan(of), PatternSource(), {DType::f32, 1, {}}),
+        compute(device.make_stream(Resource::compute, "compute")) {}
 
+  Audited audited;
   IDevice& device;
+  RecordingDevice* recorder;  // null: it is another device
   Shape shape;
   WeightStore store;
   StreamId compute;
@@ -61,21 +66,25 @@ class Walker {
   void read(const Weights& weights, UnitId unit);
   // Waits, then counts the reads that saw a wrong byte.
   std::size_t wrong_reads();
+  // Of everything that was read, in its order; on a device that executes. The same walk gives the
+  // same, whoever provides.
+  std::uint64_t digest();
   std::uint64_t reads() const { return reads_; }
   std::uint64_t next_index = 0;
   std::uint64_t seed = 1;  // of the routing
   bool hints = true;       // routed() is called, rightly half of the time
 
  private:
-  void experts(ILayerProvider& provider, std::int32_t layer, std::span<const UnitId> after);
+  void experts(ILayerProvider& provider, std::uint64_t token, std::int32_t layer,
+               std::span<const UnitId> after);
+  void look_at_verdicts();
   void take(ILayerProvider& provider, std::span<const UnitId> needs, std::span<const UnitId> soon);
 
   static constexpr std::size_t kMaxReads = 1 << 16;
   Bench& bench_;
   ModelView view_;
-  RecordingDevice* recorder_;
-  Buffer verdicts_;  // a word per read: the wrong elements it saw
-  std::uint64_t reads_ = 0, wrong_recorded_ = 0;
+  Buffer verdicts_;  // the digest, then a word per read: the wrong elements it saw
+  std::uint64_t reads_ = 0, wrong_recorded_ = 0, tokens_ = 0;
 };
 
 // Policies ------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/device/audit_device.hpp"
 #include "tests/catch.hpp"
 #include "tests/places.hpp"
 
@@ -67,32 +66,23 @@ WeightStore::Options options_for(DType dtype, std::optional<std::uint64_t> pinne
 }  // namespace
 
 ModelRig::ModelRig(const fs::path& checkpoint, std::optional<DType> dtype,
-                   std::unique_ptr<IDevice> device, bool audited,
-                   std::optional<std::uint64_t> pinned_limit)
-    : ModelRig(open_model(CheckpointLocation{checkpoint}, {}), dtype, std::move(device), audited,
+                   std::unique_ptr<IDevice> device, std::optional<std::uint64_t> pinned_limit)
+    : ModelRig(open_model(CheckpointLocation{checkpoint}, {}), dtype, std::move(device),
                pinned_limit) {}
 
 ModelRig::ModelRig(const SyntheticLocation& shape, std::unique_ptr<IDevice> device)
     : ModelRig(open_model(shape, fs::path(SLUICE_TEST_DATA) / "../../configs/models"), {},
-               std::move(device), false, {}) {}
+               std::move(device), {}) {}
 
 ModelRig::ModelRig(ModelSource source, std::optional<DType> dtype, std::unique_ptr<IDevice> device,
-                   bool audited, std::optional<std::uint64_t> pinned_limit)
+                   std::optional<std::uint64_t> pinned_limit)
     : source_(std::move(source)),
       dtype_(dtype.value_or(source_.config.dtype)),
       device_(std::move(device)),
-      audit_(audited ? make_audit_device(*device_) : nullptr),
+      audited_(*device_),
       compute_(this->device().make_stream(Resource::compute, "compute")),
       weights_(std::make_unique<WeightStore>(this->device(), source_.plan, *source_.tensors,
                                              options_for(dtype_, pinned_limit))) {}
-
-std::vector<std::string> ModelRig::races() const {
-  std::vector<std::string> out;
-  if (!audit_) return out;
-  for (const Race& race : static_cast<const AuditDevice&>(*audit_).races())
-    out.push_back(race.describe());
-  return out;
-}
 
 std::unique_ptr<Decoder> ModelRig::decoder(const DecoderLimits& limits) {
   return std::make_unique<Decoder>(device(), compute_, config(), weights(), dtype_, limits);

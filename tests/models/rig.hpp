@@ -13,6 +13,7 @@
 #include "core/weights/weight_store.hpp"
 #include "models/generator.hpp"
 #include "models/model_source.hpp"
+#include "tests/audited.hpp"
 #include "tests/test_device.hpp"
 
 namespace sluice::test {
@@ -33,34 +34,32 @@ std::filesystem::path checkpoint(const std::string& name);
 // All of both without experts, sorted by name.
 std::vector<std::filesystem::path> dense_checkpoints();
 
-// Weights of a checkpoint, packed for `dtype` (none: its own), beside a device; `audited` puts the
-// audit over it. `pinned_limit` is the store's.
+// Weights of a checkpoint, packed for `dtype` (none: its own), beside a device under the
+// audit. `pinned_limit` is the store's.
 class ModelRig {
  public:
   explicit ModelRig(const std::filesystem::path& checkpoint, std::optional<DType> dtype = {},
-                    std::unique_ptr<IDevice> device = make_test_device(), bool audited = false,
+                    std::unique_ptr<IDevice> device = make_test_device(),
                     std::optional<std::uint64_t> pinned_limit = {});
   // Of the shape configs/models/NAME.json, its own type.
   ModelRig(const SyntheticLocation& shape, std::unique_ptr<IDevice> device);
 
-  IDevice& device() { return audit_ ? *audit_ : *device_; }
+  IDevice& device() { return audited_.device(); }
   StreamId compute() const { return compute_; }
   const ModelConfig& config() const { return source_.config; }
   const WeightStore& weights() const { return *weights_; }
   DType dtype() const { return dtype_; }
-  // Of the audit; empty without one.
-  std::vector<std::string> races() const;
 
   std::unique_ptr<Decoder> decoder(const DecoderLimits& limits);
 
  private:
   ModelRig(ModelSource source, std::optional<DType> dtype, std::unique_ptr<IDevice> device,
-           bool audited, std::optional<std::uint64_t> pinned_limit);
+           std::optional<std::uint64_t> pinned_limit);
 
   ModelSource source_;
   DType dtype_;
   std::unique_ptr<IDevice> device_;
-  std::unique_ptr<IDevice> audit_;
+  Audited audited_;
   StreamId compute_;
   std::unique_ptr<WeightStore> weights_;
 };

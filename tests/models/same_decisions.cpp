@@ -1,9 +1,10 @@
 #include "tests/models/same_decisions.hpp"
 
+#include <sstream>
 #include <string>
-#include <vector>
 
 #include "core/device/sim_device.hpp"
+#include "core/engine/decision_log.hpp"
 #include "core/engine/engine.hpp"
 #include "tests/catch.hpp"
 #include "tests/models/policy_runs.hpp"
@@ -27,80 +28,21 @@ Machine machine_with(double link_gbps, double memory_gbps) {
           .sync_ns = 5000};
 }
 
-// Writes down everything that passes between a policy and the engine, a line each.
-class LoggedPolicy final : public IOffloadPolicy {
- public:
-  explicit LoggedPolicy(IOffloadPolicy& inner) : inner_(inner) {}
-
-  Layout layout(const ModelView& model, const Budget& budget) override {
-    return inner_.layout(model, budget);
-  }
-  Transfer transfer(const UnitInfo& unit) const override { return inner_.transfer(unit); }
-  void before(const Step& step, Actions& actions) override {
-    lines_.push_back(
-        fmt::format("step {} of {} tokens needs {}", step.index, step.tokens, step.needs.front()));
-    LoggedActions logged(actions, lines_);
-    inner_.before(step, logged);
-  }
-  void routed(std::span<const UnitId> units, Actions& actions) override {
-    LoggedActions logged(actions, lines_);
-    inner_.routed(units, logged);
-  }
-  UnitId victim(const UnitInfo& incoming, const Candidates& candidates) override {
-    std::string line = fmt::format("for {} of", incoming.id);
-    for (UnitId unit = candidates.oldest(); unit != kNoUnit; unit = candidates.newer(unit))
-      line += fmt::format(" {}", unit);
-    const UnitId victim = inner_.victim(incoming, candidates);
-    lines_.push_back(line + fmt::format(": {}", victim));
-    return victim;
-  }
-  Place place(const UnitInfo& unit, const Step& step) override { return inner_.place(unit, step); }
-
-  const std::vector<std::string>& lines() const { return lines_; }
-
- private:
-  class LoggedActions final : public Actions {
-   public:
-    LoggedActions(Actions& inner, std::vector<std::string>& lines) : inner_(inner), lines_(lines) {}
-    Asked prefetch(UnitId unit) override {
-      const Asked answer = inner_.prefetch(unit);
-      lines_.push_back(fmt::format("prefetch {}: {}", unit, static_cast<int>(answer)));
-      return answer;
-    }
-    void drop(UnitId unit) override {
-      lines_.push_back(fmt::format("drop {}", unit));
-      inner_.drop(unit);
-    }
-    bool has_slot(UnitId unit) const override { return inner_.has_slot(unit); }
-    bool is_kept(UnitId unit) const override { return inner_.is_kept(unit); }
-    std::uint32_t rotating_slots(UnitKind kind) const override {
-      return inner_.rotating_slots(kind);
-    }
-    std::uint32_t free_slots(UnitKind kind) const override { return inner_.free_slots(kind); }
-
-   private:
-    Actions& inner_;
-    std::vector<std::string>& lines_;
-  };
-
-  IOffloadPolicy& inner_;
-  std::vector<std::string> lines_;
-};
-
 struct Decided {
   Counters book;
-  std::vector<std::string> lines;
+  std::string log;
 };
 
 Decided run(ModelRig& rig, const PolicyCase& one, std::uint32_t budget, std::uint32_t batch) {
   const PolicyPtr policy = policy_of(one);
-  LoggedPolicy logged(*policy);
-  Engine engine(rig.device(), rig.compute(), rig.weights(), logged, one.name, LayerBudget{budget},
-                {.chunk_bytes = 4096});
+  std::ostringstream out;
+  DecisionLog log(out);
+  Engine engine(rig.device(), rig.compute(), rig.weights(), *policy, one.name, LayerBudget{budget},
+                {.chunk_bytes = 4096, .decisions = &log});
   const auto decoder = rig.decoder({.context = 80, .sequences = batch});
   Generator generator(rig.device(), *decoder, engine, {});
   generator.run(requests_for(rig.config().vocab), batch);
-  return {engine.counters(), logged.lines()};
+  return {engine.counters(), out.str()};
 }
 
 }  // namespace
@@ -116,13 +58,13 @@ std::size_t compare_decisions(const std::filesystem::path& checkpoint) {
       for (std::uint32_t budget = 1; budget <= layers + 1; ++budget) {
         CAPTURE(checkpoint.filename(), one.name, one.depth, budget, batch);
         const Decided expected = run(cpu, one, budget, batch);
-        CHECK_FALSE(expected.lines.empty());
+        CHECK_FALSE(expected.log.empty());
         for (ModelRig* sim : {&slow_link, &fast_link}) {
           Decided decided = run(*sim, one, budget, batch);
           // How far a guess got depends on the link; nothing else may.
           decided.book.cancelled_bytes = expected.book.cancelled_bytes;
           CHECK(decided.book == expected.book);
-          CHECK((decided.lines == expected.lines));
+          CHECK((decided.log == expected.log));
           ++compared;
         }
       }

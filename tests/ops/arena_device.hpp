@@ -51,6 +51,8 @@ class ArenaDevice final : public IDevice {
   void host(const Op&) override {}
   std::uint64_t now_ns() override { return 0; }
   std::uint64_t stall_ns(StreamId) override { return 0; }
+  void keep_times(StreamId) override {}
+  std::vector<OpTimes> take_times(StreamId) override { return {}; }
 
   void* allocate(std::uint64_t bytes, std::string_view what) override {
     if (used_ + bytes > kArenaBytes) throw MemoryLimitError("no room for {}", what);

@@ -27,7 +27,7 @@ void check_choice(const Choice& choice, std::int32_t layers, std::uint32_t budge
   const auto device = make_cpu_device();
   Bench bench(*device, {.layers = layers});
   Walker walker(bench);
-  Engine engine(*device, bench.compute, bench.store, *real, choice.name, LayerBudget{budget},
+  Engine engine(bench.device, bench.compute, bench.store, *real, choice.name, LayerBudget{budget},
                 {.chunk_bytes = 700, .poison = true});
   walker.run(engine, kTokens);
   CHECK(walker.wrong_reads() == 0);

@@ -88,6 +88,8 @@ class MemoryDevice final : public IDevice {
   void host(const Op&) override {}
   std::uint64_t now_ns() override { return none<std::uint64_t>(); }
   std::uint64_t stall_ns(StreamId) override { return none<std::uint64_t>(); }
+  void keep_times(StreamId) override { none<int>(); }
+  std::vector<OpTimes> take_times(StreamId) override { return none<std::vector<OpTimes>>(); }
   void* allocate(std::uint64_t, std::string_view) override { return none<void*>(); }
   void release(void*) noexcept override {}
   void* allocate_pinned(std::uint64_t bytes, std::string_view) override {

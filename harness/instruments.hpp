@@ -1,0 +1,22 @@
+// What looks on while a cell runs.
+#pragma once
+#include <filesystem>
+#include <string>
+
+namespace sluice {
+
+struct Instruments {
+  bool audit = false;                      // a race makes the cell not valid
+  std::filesystem::path trace, decisions;  // files to write; empty: none
+
+  // The same with files of the cell's own: DIR/NAME.json becomes DIR/NAME-ID.json.
+  Instruments of_cell(const std::string& id) const {
+    const auto own = [&](const std::filesystem::path& file) {
+      if (file.empty()) return file;
+      return file.parent_path() / (file.stem().string() + "-" + id + file.extension().string());
+    };
+    return {audit, own(trace), own(decisions)};
+  }
+};
+
+}  // namespace sluice
