@@ -24,10 +24,10 @@ struct Decisions {
     bool is_routed = false;
     Phase phase = Phase::decode;
     std::uint32_t tokens = 0;
-    std::vector<UnitId> units;  // needs, or those that the router named
-    std::vector<Act> acts;
-    std::deque<Victim> victims;
-    std::vector<UnitId> on_host;  // what place() wanted there
+    std::vector<UnitId> units{};  // needs, or those that the router named
+    std::vector<Act> acts{};
+    std::deque<Victim> victims{};
+    std::vector<UnitId> on_host{};  // what place() wanted there
   };
 
   std::vector<Transfer> transfers;  // index: UnitId
