@@ -3,11 +3,14 @@
 #include <filesystem>
 #include <string>
 
+#include "core/engine/decisions.hpp"
+
 namespace sluice {
 
 struct Instruments {
-  bool audit = false;                      // a race makes the cell not valid
-  std::filesystem::path trace, decisions;  // files to write; empty: none
+  bool audit = false;                          // a race makes the cell not valid
+  std::filesystem::path trace{}, decisions{};  // files to write; empty: none
+  DecisionSink* listener = nullptr;  // hears the decisions where no file of them is written
 
   // The same with files of the cell's own: DIR/NAME.json becomes DIR/NAME-ID.json.
   Instruments of_cell(const std::string& id) const {
@@ -15,7 +18,7 @@ struct Instruments {
       if (file.empty()) return file;
       return file.parent_path() / (file.stem().string() + "-" + id + file.extension().string());
     };
-    return {audit, own(trace), own(decisions)};
+    return {audit, own(trace), own(decisions), listener};
   }
 };
 

@@ -101,6 +101,7 @@ void Session::make_provider(const PreparedCell& cell, bool poison) {
   policy_ = cell.playback ? cell.playback : make_policy(cell.plugin, choice.params);
   EngineOptions options;
   options.poison = poison;
+  options.decisions = cell.instruments.listener;
   if (!cell.instruments.decisions.empty()) {
     decisions_ = std::make_unique<DecisionFile>(cell);
     options.decisions = &decisions_->sink();

@@ -1,4 +1,4 @@
-// Tries a policy out on a small model, where every mistake shows.
+// Tries a policy out on small models, where every mistake shows.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,16 +9,22 @@
 namespace sluice {
 
 struct PluginTrial {
+  std::string model;         // a shape of configs/models
   std::uint32_t layers = 0;  // the budget
   bool passed = false, lossless = false;
   std::uint64_t h2d_bytes = 0, hits = 0, misses = 0, wasted = 0, refused = 0;
-  std::string problem;  // empty when passed
+  std::string problem{};  // empty when passed
 };
 
-// Generates with a synthetic dense model on the cpu device, under each budget from 1 to one beyond
-// its layers, evicted slots filled with NaN, and compares the tokens of a lossless policy to those of
-// the resident run. A trial fails where they differ, the policy throws, a wish was refused, or fewer
-// bytes were moved than the slots allow. Throws InputError for `params`.
+// Generates with synthetic dense models of different depth, under each budget from 1 to one beyond
+// their layers, on the cpu device and again on a simulated machine, both under audit and with evicted
+// slots filled with NaN. A trial fails where
+//   the tokens or first logits of a lossless policy are not the resident run's,
+//   the policy throws, or a wish of its was refused,
+//   fewer bytes were moved than the slots allow,
+//   an access is not ordered after the one it depends on,
+//   decisions or counters on the two devices differ: a policy sees no clock, so they cannot.
+// Throws InputError for `params`.
 std::vector<PluginTrial> try_plugin(const std::shared_ptr<const Plugin>& plugin,
                                     const ParamValues& params);
 

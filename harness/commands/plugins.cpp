@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "core/error.hpp"
@@ -7,6 +8,7 @@
 #include "harness/commands/options.hpp"
 #include "harness/commands/plugin_check.hpp"
 #include "harness/commands/plugin_new.hpp"
+#include "harness/commands/plugin_speed.hpp"
 #include "harness/results_file.hpp"
 #include "harness/value.hpp"
 
@@ -119,14 +121,11 @@ ParamValues params_of(const PluginsCommand& command) {
   return values;
 }
 
-void check(const PluginsCommand& command) {
-  const auto plugin = load_plugin(command.target);
-  const std::vector<PluginTrial> trials = try_plugin(plugin, params_of(command));
-  bool passed = true;
+Json trials_json(const std::vector<PluginTrial>& trials) {
   Json rows = Json::array();
-  for (const PluginTrial& trial : trials) {
-    passed = passed && trial.passed;
-    rows.push_back({{"gpu_layer_budget", trial.layers},
+  for (const PluginTrial& trial : trials)
+    rows.push_back({{"model", trial.model},
+                    {"gpu_layer_budget", trial.layers},
                     {"passed", trial.passed},
                     {"lossless", trial.lossless},
                     {"h2d_bytes", trial.h2d_bytes},
@@ -135,25 +134,76 @@ void check(const PluginsCommand& command) {
                     {"wasted", trial.wasted},
                     {"refused", trial.refused},
                     {"problem", trial.passed ? Json(nullptr) : Json(trial.problem)}});
+  return rows;
+}
+
+Json speeds_json(const std::vector<PredictedSpeed>& speeds) {
+  Json rows = Json::array();
+  for (const PredictedSpeed& speed : speeds)
+    rows.push_back({{"policy", speed.policy},
+                    {"machine", speed.machine},
+                    {"decode_ms", speed.problem.empty() ? Json(speed.decode_ms) : Json(nullptr)},
+                    {"bound", speed.bound},
+                    {"problem", speed.problem.empty() ? Json(nullptr) : Json(speed.problem)}});
+  return rows;
+}
+
+void print_trials(const std::vector<PluginTrial>& trials) {
+  fmt::print("OK      loads: ABI, compiler, name and parameters\n");
+  for (const PluginTrial& trial : trials) {
+    if (trial.passed)
+      fmt::print("OK      {}, budget {}: {}, {} moved, {} hits, {} misses, {} wasted\n",
+                 trial.model, trial.layers,
+                 trial.lossless ? "tokens as resident" : "lossy, tokens not compared",
+                 format_bytes(trial.h2d_bytes), trial.hits, trial.misses, trial.wasted);
+    else
+      fmt::print("FAILED  {}, budget {}: {}\n", trial.model, trial.layers, trial.problem);
   }
+}
+
+// A line a policy, a column a machine; `speeds` are by machine, then by policy.
+void print_speeds(const std::vector<PredictedSpeed>& speeds) {
+  fmt::print("\nPredicted decoding of {} with a gpu_layer_budget of {}, ms per token:\n{:<20}",
+             kSpeedModel, kSpeedLayers, "");
+  std::vector<std::string> machines;
+  for (const PredictedSpeed& speed : speeds)
+    if (machines.empty() || machines.back() != speed.machine) machines.push_back(speed.machine);
+  for (const std::string& machine : machines) fmt::print(" {:>16}", machine);
+  fmt::print("\n");
+  const std::size_t policies = speeds.size() / machines.size();
+  for (std::size_t i = 0; i < policies; ++i) {
+    fmt::print("{:<20}", speeds[i].policy);
+    for (std::size_t m = 0; m < machines.size(); ++m) {
+      const PredictedSpeed& speed = speeds[m * policies + i];
+      if (speed.problem.empty())
+        fmt::print(" {:>16}", fmt::format("{:.1f} ({})", speed.decode_ms, speed.bound));
+      else
+        fmt::print(" {:>16}", "does not run");
+    }
+    fmt::print("\n");
+  }
+}
+
+void check(const PluginsCommand& command) {
+  const auto plugin = load_plugin(command.target);
+  const ParamValues params = params_of(command);
+  const std::vector<PluginTrial> trials = try_plugin(plugin, params);
+  const bool passed = std::all_of(trials.begin(), trials.end(),
+                                  [](const PluginTrial& trial) { return trial.passed; });
   if (!passed) command.exit_code->value = 1;
+  const std::vector<PredictedSpeed> speeds =
+      passed ? predict_speeds(plugin, params) : std::vector<PredictedSpeed>{};
   if (command.json) {
     Json report = plugin_json(*plugin);
     report["passed"] = passed;
-    report["trials"] = std::move(rows);
+    report["trials"] = trials_json(trials);
+    report["predicted"] = speeds_json(speeds);
     fmt::print("{}\n", to_line(report));
     return;
   }
   print_plugin(*plugin);
-  fmt::print("OK      loads: ABI, compiler, name and parameters\n");
-  for (const PluginTrial& trial : trials) {
-    if (trial.passed)
-      fmt::print("OK      budget {}: {}, {} moved, {} hits, {} misses, {} wasted\n", trial.layers,
-                 trial.lossless ? "tokens as resident" : "lossy, tokens not compared",
-                 format_bytes(trial.h2d_bytes), trial.hits, trial.misses, trial.wasted);
-    else
-      fmt::print("FAILED  budget {}: {}\n", trial.layers, trial.problem);
-  }
+  print_trials(trials);
+  if (!speeds.empty()) print_speeds(speeds);
 }
 
 std::shared_ptr<PluginsCommand> add_common(CLI::App& command, ExitCode& exit_code) {
@@ -197,7 +247,8 @@ void add_plugins(CLI::App& app, ExitCode& exit_code) {
   new_command.callback([new_options] { make_new(*new_options); });
 
   CLI::App& check_command = *group.add_subcommand(
-      "check", "loads a policy and tries it on a small model under every budget");
+      "check",
+      "loads a policy, tries it on small models under every budget, and says how fast it would be");
   auto check_options = add_common(check_command, exit_code);
   check_command.add_option("file", check_options->target)->type_name("FILE.so")->required();
   check_command.add_option("--param", check_options->params, "a parameter; may be repeated")

@@ -434,12 +434,17 @@ TEST_CASE("plugins lists and explains policies and tries them out") {
     INFO(check.out);
     REQUIRE(check.exit_code == 0);
     const Json report = Json::parse(check.out);
-    CHECK(report["trials"].size() == 7);  // six layers and one beyond
+    CHECK(report["trials"].size() == 7 + 2 + 14);  // of each model: its layers and one beyond
     for (const Json& trial : report["trials"]) CHECK(trial["lossless"] == true);
+    REQUIRE(report["predicted"].size() == 9);  // three policies on three machines
+    for (const Json& speed : report["predicted"]) CHECK(speed["decode_ms"].get<double>() > 0);
   }
   const Finished chaos = run_sluice({"plugins", "check", kTestPlugins + "/chaos.so"});
   CHECK(chaos.exit_code == 1);
   CHECK_THAT(chaos.out, Contains("FAILED") && Contains("refused"));
+  const Finished moody = run_sluice({"plugins", "check", kTestPlugins + "/moody.so"});
+  CHECK(moody.exit_code == 1);
+  CHECK_THAT(moody.out, Contains("decisions differ between two devices: cpu {"));
   const Finished throws =
       run_sluice({"plugins", "check", kTestPlugins + "/throws.so", "--param", "hook=before"});
   CHECK(throws.exit_code == 1);

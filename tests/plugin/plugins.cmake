@@ -13,6 +13,7 @@ endfunction()
 
 sluice_test_plugin(chaos chaos.cpp)
 sluice_test_plugin(throws throws.cpp)
+sluice_test_plugin(moody moody.cpp)
 sluice_test_plugin(no_descriptor no_descriptor.cpp)
 sluice_test_plugin(unresolved unresolved.cpp)
 
