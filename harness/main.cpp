@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
   sluice::add_chat(app);
   sluice::add_plugins(app, exit_code);
   sluice::add_inspect(app);
+  sluice::add_probe(app);
   sluice::add_tokenize(app);
   sluice::add_synthesize(app);
   try {

@@ -18,6 +18,7 @@ void add_replay(CLI::App& app, ExitCode& exit_code);
 void add_chat(CLI::App& app);
 void add_plugins(CLI::App& app, ExitCode& exit_code);
 void add_inspect(CLI::App& app);
+void add_probe(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_synthesize(CLI::App& app);
 

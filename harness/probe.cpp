@@ -1,0 +1,336 @@
+#include "harness/probe.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <thread>
+#include <variant>
+
+#include "core/error.hpp"
+#include "harness/machine_file.hpp"
+#include "models/ops/ops.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::uint64_t kMiB = 1ull << 20;
+// Far beyond caches, so that a pass over it comes from memory.
+constexpr std::uint64_t kLargeBytes = 256 * kMiB;
+// A matrix as a large model has it.
+constexpr std::uint32_t kSide = 4096;
+constexpr std::uint32_t kSmall = 512;
+// Operations of a launch queue: what the host enqueues without waiting.
+constexpr std::uint32_t kQueued = 256;
+constexpr double kQueuedNs = 2e6;
+constexpr int kTries = 9;
+
+std::uint64_t host_memory_bytes() {
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+std::uint64_t whole_ns(double ns) {
+  return static_cast<std::uint64_t>(std::llround(std::max(0.0, ns)));
+}
+
+class Prober {
+ public:
+  explicit Prober(IDevice& device)
+      : device_(device),
+        compute_(device.make_stream(Resource::compute, "probe compute")),
+        lane_(device.make_stream(Resource::h2d, "probe copies")),
+        ops_(device, compute_),
+        host_(device, Buffer::Where::pinned, kLargeBytes, "the probe"),
+        memory_(device, Buffer::Where::device, kLargeBytes, "the probe"),
+        rows_(device, Buffer::Where::device, 3 * kRowBytes, "the probe's rows") {
+    std::fill_n(host_.data(), host_.bytes(), std::byte{0});
+    transfer(Resource::h2d, 0, kLargeBytes);
+    for (std::uint64_t at = 0; at < rows_.bytes(); at += kLargeBytes)
+      ops_.upload(rows_.data() + at, host_.data(), std::min(kLargeBytes, rows_.bytes() - at));
+    finish();
+  }
+
+  // Copies of each size one after the other, as a lane issues them.
+  RateCurve link(Resource direction) {
+    RateCurve curve;
+    for (const std::uint64_t bytes : {kMiB / 16, kMiB / 4, kMiB, 4 * kMiB, 32 * kMiB}) {
+      const std::uint64_t copies = std::clamp<std::uint64_t>(64 * kMiB / bytes, 2, kQueued);
+      std::uint64_t at = 0;
+      const double ns = best([&] {
+        for (std::uint64_t i = 0; i < copies; ++i, at = (at + bytes) % kLargeBytes)
+          transfer(direction, at, bytes);
+        device_.sync(device_.record(lane_));
+      });
+      double gbps = static_cast<double>(bytes * copies) / ns;
+      // Noise must not make a larger copy arrive before a smaller one.
+      if (!curve.points.empty())
+        gbps = std::min(gbps, static_cast<double>(bytes) / curve.ns(curve.points.back().bytes));
+      curve.points.push_back({bytes, gbps});
+    }
+    return curve;
+  }
+
+  // Bytes that operations read in a nanosecond, and what each costs beside: products of one row, each
+  // behind an operation that reads nothing to speak of. Large ones are nearly all reading; small ones
+  // are what a layer of a small model is made of.
+  struct Operations {
+    double memory_gbps = 0, op_ns = 0;
+  };
+  Operations operations() {
+    const double large_ns = best_queued([&] { products(kSide, kLargeBytes); });
+    const double small_ns = best_queued([&] { products(kSmall, kQueued / 2 * bytes_of(kSmall)); });
+    const double large_count = 2.0 * kLargeBytes / static_cast<double>(bytes_of(kSide));
+    const double small_count = kQueued;
+    const double small_bytes = kQueued / 2.0 * static_cast<double>(bytes_of(kSmall));
+    // small_ns = small_bytes * ns_per_byte + small_count * op_ns, and so for the large ones.
+    const double ns_per_byte = (large_ns - small_ns * large_count / small_count) /
+                               (kLargeBytes - small_bytes * large_count / small_count);
+    return {1 / ns_per_byte, std::max(0.0, (small_ns - small_bytes * ns_per_byte) / small_count)};
+  }
+
+  double matrix_tflops() {
+    const auto ns_of = [&](std::uint32_t rows) {
+      return best_queued([&] { product(rows, kSide, 0); });
+    };
+    std::uint32_t rows = kMostRows / 4;
+    double ns = ns_of(rows);
+    if (ns < kQueuedNs) ns = ns_of(rows = kMostRows);  // a fast device needs more to be filled
+    return 2.0 * rows * kSide * kSide / ns * 1e-3;
+  }
+
+  double enqueue_ns() {
+    return best_of([&] {
+             const std::uint64_t begin = device_.now_ns();
+             for (std::uint32_t i = 0; i < kQueued; ++i) norm();
+             const std::uint64_t end = device_.now_ns();
+             finish();
+             return end - begin;
+           }) /
+           kQueued;
+  }
+
+  // Of a record and of a wait for it on another stream, each.
+  double event_ns() {
+    return best_of([&] {
+             norm();
+             const std::uint64_t begin = device_.now_ns();
+             for (std::uint32_t i = 0; i < kQueued; ++i)
+               device_.wait(lane_, device_.record(compute_));
+             const std::uint64_t end = device_.now_ns();
+             finish();
+             device_.sync(device_.record(lane_));
+             return end - begin;
+           }) /
+           (2 * kQueued);
+  }
+
+  // What it costs to wait on the host for each copy in place of all of them.
+  double sync_ns() {
+    constexpr std::uint64_t kBytes = 4 * kMiB;
+    constexpr std::uint64_t kCopies = 16;
+    const auto copies = [&](bool wait_for_each) {
+      return best([&] {
+        for (std::uint64_t i = 0; i < kCopies; ++i) {
+          transfer(Resource::h2d, i * kBytes, kBytes);
+          if (wait_for_each || i + 1 == kCopies) device_.sync(device_.record(lane_));
+        }
+      });
+    };
+    return (copies(true) - copies(false)) / (kCopies - 1);
+  }
+
+  double host_read_gbps(unsigned threads) {
+    const double ns = best([&] {
+      std::atomic<std::uint64_t> sum = 0;
+      {
+        std::vector<std::jthread> readers;
+        for (unsigned t = 0; t < threads; ++t)
+          readers.emplace_back([&, t] { sum += read_part(t, threads); });
+      }
+    });
+    return static_cast<double>(kLargeBytes) / ns;
+  }
+
+ private:
+  static constexpr std::uint32_t kMostRows = 2048;
+  static constexpr std::uint32_t kRow = 64;
+  static constexpr std::uint64_t kRowBytes = std::uint64_t{kMostRows} * kSide * 2;
+
+  std::byte* input() const { return rows_.data(); }
+  std::byte* output() const { return rows_.data() + kRowBytes; }
+  std::byte* spare() const { return rows_.data() + 2 * kRowBytes; }
+
+  void finish() { device_.sync(device_.record(compute_)); }
+
+  template <typename Try>
+  double best_of(const Try& one) {
+    double least = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < kTries; ++i) least = std::min(least, static_cast<double>(one()));
+    return std::max(1.0, least);
+  }
+  template <typename Work>
+  double best(const Work& work) {
+    return best_of([&] {
+      const std::uint64_t begin = device_.now_ns();
+      work();
+      return device_.now_ns() - begin;
+    });
+  }
+
+  // Of one of several in a queue, where one alone is too short to be measured.
+  template <typename Work>
+  double best_queued(const Work& work) {
+    const auto ns_of = [&](int times) {
+      const std::uint64_t begin = device_.now_ns();
+      for (int i = 0; i < times; ++i) work();
+      finish();
+      return static_cast<double>(device_.now_ns() - begin);
+    };
+    ns_of(1);  // what is set up once
+    const int times = static_cast<int>(std::clamp(kQueuedNs / ns_of(1), 1.0, 3.0));
+    return best_of([&] { return ns_of(times); }) / times;
+  }
+
+  void transfer(Resource direction, std::uint64_t at, std::uint64_t bytes) {
+    const bool to_device = direction == Resource::h2d;
+    std::byte* to = (to_device ? memory_ : host_).data() + at;
+    const std::byte* from = (to_device ? host_ : memory_).data() + at;
+    const std::array reads{range_of(from, bytes)}, writes{range_of(to, bytes)};
+    device_.copy(
+        lane_,
+        {.name = "probe copy", .on = direction, .bytes = bytes, .reads = reads, .writes = writes},
+        to, from, bytes);
+  }
+
+  Weights all_weights() const { return {memory_.data(), memory_.range(), Encoding::native}; }
+
+  void product(std::uint32_t rows, std::uint32_t side, std::uint64_t weights_at) {
+    ops_.linear({.x = input(),
+                 .weight = memory_.data() + weights_at,
+                 .weight_type = DType::bf16,
+                 .out = output(),
+                 .type = DType::bf16,
+                 .rows = rows,
+                 .n = side,
+                 .k = side},
+                all_weights());
+  }
+  static constexpr std::uint64_t bytes_of(std::uint64_t side) { return 2 * side * side; }
+  // Products over `bytes` of weights, each behind a norm.
+  void products(std::uint32_t side, std::uint64_t bytes) {
+    for (std::uint64_t at = 0; at < bytes; at += bytes_of(side)) {
+      norm();
+      product(1, side, at);
+    }
+  }
+  void norm() {
+    ops_.rms_norm({.x = input(),
+                   .weight = memory_.data(),
+                   .weight_type = DType::bf16,
+                   .out = spare(),
+                   .type = DType::bf16,
+                   .rows = 1,
+                   .cols = kRow,
+                   .eps = 1e-6f},
+                  all_weights());
+  }
+
+  std::uint64_t read_part(unsigned part, unsigned parts) const {
+    const auto* words = reinterpret_cast<const std::uint64_t*>(host_.data());
+    const std::uint64_t count = kLargeBytes / sizeof(std::uint64_t);
+    constexpr std::uint64_t kLanes = 32;
+    std::array<std::uint64_t, kLanes> sums{};
+    const std::uint64_t end = count * (part + std::uint64_t{1}) / parts / kLanes * kLanes;
+    for (std::uint64_t i = count * part / parts / kLanes * kLanes; i < end; i += kLanes)
+      for (std::uint64_t lane = 0; lane < kLanes; ++lane) sums[lane] += words[i + lane];
+    return std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
+  }
+
+  IDevice& device_;
+  const StreamId compute_, lane_;
+  Ops ops_;
+  Buffer host_, memory_, rows_;
+};
+
+std::string size_text(std::uint64_t bytes) {
+  return bytes % kMiB == 0 ? fmt::format("{}MiB", bytes / kMiB)
+                           : fmt::format("{}KiB", bytes / 1024);
+}
+
+struct FigureText {
+  const Machine& machine;
+  const Key& key;
+
+  std::string operator()(std::string Machine::*figure) const { return machine.*figure; }
+  std::string operator()(double Machine::*figure) const {
+    return fmt::format("{:.4g}", machine.*figure);
+  }
+  std::string operator()(std::uint64_t Machine::*figure) const {
+    return key.type == KeyType::size ? fmt::format("{}MiB", machine.*figure / kMiB)
+                                     : fmt::format("{}", machine.*figure);
+  }
+  std::string operator()(RateCurve Machine::*figure) const {
+    std::string out;
+    for (const RateCurve::Point& point : (machine.*figure).points)
+      out +=
+          fmt::format("{}{}: {:.4g}", out.empty() ? "{" : ", ", size_text(point.bytes), point.gbps);
+    return out + "}";
+  }
+};
+
+}  // namespace
+
+Probed probe(IDevice& device, std::string name, const std::function<void(const char*)>& say) {
+  if (!device.info().executes)
+    throw Error("there is nothing to measure on {}, which is simulated", device.info().name);
+  Probed probed;
+  Machine& machine = probed.machine;
+  machine.name = std::move(name);
+  machine.device_memory_bytes = device.info().memory_bytes;
+  machine.host_memory_bytes = host_memory_bytes();
+  Prober prober(device);
+  say("the link");
+  machine.h2d = prober.link(Resource::h2d);
+  machine.d2h = prober.link(Resource::d2h);
+  say("operations, events and waits");
+  machine.enqueue_ns = whole_ns(prober.enqueue_ns());
+  machine.event_ns = whole_ns(prober.event_ns());
+  machine.sync_ns = whole_ns(prober.sync_ns());
+  const auto [memory_gbps, op_ns] = prober.operations();
+  machine.memory_gbps = memory_gbps;
+  machine.op_ns = whole_ns(op_ns);
+  say("the matrix rate");
+  machine.matrix_tflops = prober.matrix_tflops();
+  say("the host's memory");
+  const unsigned all = std::max(1u, std::thread::hardware_concurrency());
+  for (unsigned threads = 1;; threads = std::min(2 * threads, all)) {
+    probed.host_reads.push_back({threads, prober.host_read_gbps(threads)});
+    machine.host_read_gbps = std::max(machine.host_read_gbps, probed.host_reads.back().gbps);
+    if (threads == all) break;
+  }
+  return probed;
+}
+
+std::string machine_text(const Probed& probed, const std::vector<std::string>& about) {
+  std::string out;
+  for (const std::string& line : about) out += "# " + line + "\n";
+  std::string reads;
+  for (const HostRead& read : probed.host_reads)
+    reads += fmt::format("{}{} {}: {:.4g}", reads.empty() ? "" : ", ", read.threads,
+                         read.threads == 1 ? "thread" : "threads", read.gbps);
+  for (const auto& [key, figure] : machine_keys()) {
+    out += fmt::format("{}: {}", key.path, std::visit(FigureText{probed.machine, key}, figure));
+    if (key.path != "name") out += "  # measured";
+    if (key.path == "host_read_gbps") out += "; " + reads;
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace sluice

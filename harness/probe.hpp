@@ -1,0 +1,31 @@
+// Measures the machine that it runs on, through the same device and kernels that a run uses, into
+// figures for `sim`.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/device/device.hpp"
+#include "core/device/machine.hpp"
+
+namespace sluice {
+
+struct HostRead {
+  unsigned threads = 0;
+  double gbps = 0;
+};
+
+struct Probed {
+  Machine machine;
+  std::vector<HostRead> host_reads;  // host memory by 1, 2, 4, ... and all threads
+};
+
+// `say` is told what is being measured. Takes some seconds, and up to half a gigabyte of memory on
+// either side. Figures are those of the best of several tries: what the machine does undisturbed.
+// Throws Error for a device that does not execute.
+Probed probe(IDevice& device, std::string name, const std::function<void(const char*)>& say);
+
+// The text of a machine's file, read_machine() accepts it. `about`: lines of its head.
+std::string machine_text(const Probed& probed, const std::vector<std::string>& about);
+
+}  // namespace sluice

@@ -1,0 +1,62 @@
+#include "harness/probe.hpp"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "harness/machine_file.hpp"
+#include "tests/catch.hpp"
+#include "tests/harness/process.hpp"
+#include "tests/messages.hpp"
+#include "tests/scratch_dir.hpp"
+
+namespace sluice {
+
+TEST_CASE("what is written of a machine is what is read back") {
+  Probed probed;
+  Machine& machine = probed.machine;
+  machine = {.name = "m",
+             .device_memory_bytes = 8ull << 30,
+             .host_memory_bytes = 24105ull << 20,
+             .h2d = {{{64 << 10, 13.5}, {1 << 20, 24}, {32 << 20, 25.25}}},
+             .d2h = {{{1 << 20, 12}}},
+             .memory_gbps = 400.5,
+             .matrix_tflops = 0.0125,
+             .host_read_gbps = 35,
+             .op_ns = 3000,
+             .copy_ns = 1,
+             .enqueue_ns = 2000,
+             .event_ns = 500,
+             .sync_ns = 8000};
+  probed.host_reads = {{1, 20}, {2, 35}};
+  const std::string text = machine_text(probed, {"A machine.", "Measured."});
+  INFO(text);
+  CHECK_THAT(text, StartsWith("# A machine.\n# Measured.\nname: m\n") &&
+                       Contains("host_read_gbps: 35  # measured; 1 thread: 20, 2 threads: 35\n"));
+  CHECK(to_json(read_machine(parse_yaml(text, "m.yaml"))) == to_json(machine));
+}
+
+TEST_CASE("probe writes a machine that predict takes") {
+  const test::ScratchDir dir;
+  const std::string to = dir.path() / "mine.yaml";
+  const test::Finished done = test::run_sluice({"probe", "--link-gbps", "4", "--to", to});
+  INFO(done.err);
+  REQUIRE(done.exit_code == 0);
+  CHECK(done.out == test::bytes_of(to));
+  const Machine machine = load_machine(to, {});
+  CHECK(machine.name == "mine");
+  for (const RateCurve* curve : {&machine.h2d, &machine.d2h})
+    for (const RateCurve::Point& point : curve->points) CHECK(point.gbps < 4.01);  // slowed down
+  CHECK(machine.enqueue_ns > 0);
+
+  const std::string yaml = dir.write("x.yaml",
+                                     "model: {synthetic: tiny-dense}\n"
+                                     "generation: {prompts: [{random: 4}], max_new_tokens: 4}\n");
+  const test::Finished predicted =
+      test::run_sluice({"predict", yaml, "--machine", to, "--gpu-layer-budget", "2", "--json"});
+  INFO(predicted.err);
+  CHECK(predicted.exit_code == 0);
+  const test::Finished wrong = test::run_sluice({"probe", "--link-gbps", "0", "--to", to});
+  CHECK(wrong.exit_code == 2);
+}
+
+}  // namespace sluice
