@@ -171,5 +171,42 @@ TEST_CASE("two devices in one process do not mix their streams", "[gpu]") {
   }
 }
 
+TEST_CASE("the device keeps the times of copies, operations and waits for weights", "[gpu]") {
+  const auto device = make_test_device();
+  const StreamId lane = device->make_stream(Resource::h2d, "lane");
+  const StreamId compute = device->make_stream(Resource::compute, "compute");
+  device->keep_times(lane);
+  device->keep_times(compute);
+  const Buffer from(*device, Buffer::Where::pinned, 8 * kMiB, "from");
+  const Buffer to(*device, Buffer::Where::device, 8 * kMiB, "to");
+  constexpr std::size_t kLoads = 5;
+  for (std::size_t i = 0; i < kLoads; ++i) {
+    copy(*device, lane, Resource::h2d, to.data(), from.data(), from.bytes());
+    device->wait(compute, device->record(lane), WaitFor::weights);
+    device->enqueue(compute, {.name = "nothing"}, [](NativeStream) {});
+    device->wait(lane, device->record(compute));
+  }
+  device->sync(device->record(compute));
+  device->sync(device->record(lane));
+  const std::vector<OpTimes> copies = device->take_times(lane), work = device->take_times(compute);
+  REQUIRE(copies.size() == kLoads);
+  REQUIRE(work.size() == 2 * kLoads);
+  constexpr std::uint64_t kRounding = 1000;  // of event times, in ns
+  std::uint64_t waited = 0;
+  for (std::size_t i = 0; i < kLoads; ++i) {
+    const OpTimes &wait = work[2 * i], &after = work[2 * i + 1];
+    waited += wait.end_ns - wait.begin_ns;
+    CHECK(copies[i].begin_ns <= copies[i].end_ns);
+    CHECK(wait.begin_ns <= wait.end_ns);
+    CHECK(copies[i].end_ns <= wait.end_ns + kRounding);
+    CHECK(wait.end_ns <= after.begin_ns);
+    CHECK(after.begin_ns <= after.end_ns);
+  }
+  CHECK(waited > 0);
+  CHECK(waited <= device->stall_ns(compute) + kLoads * kRounding);
+  CHECK(waited + kLoads * kRounding >= device->stall_ns(compute));
+  CHECK(device->take_times(compute).empty());
+}
+
 }  // namespace
 }  // namespace sluice::test
