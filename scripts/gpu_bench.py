@@ -70,13 +70,16 @@ class Bench:
         link = self.device()["h2d_gbps"]
         for record in self.sweep("qwen3-8b-budget"):
             figures, layers = record["figures"], record["inputs"]["budget"]["gpu_layer_budget"]
-            expected = (37 - layers) * LAYER_BYTES
+            # A pass moves what is not kept and the one slot that rotates. Over passes, as the first and the last of
+            # them share one prefetch with their neighbours.
+            passes = record["inputs"]["generation"]["max_new_tokens"]
+            expected = passes * (37 - layers) * LAYER_BYTES
             least = LEAST_OF_BUDGET[layers] * link / 55
             say(what="budget", model="qwen3-8b", layers=layers,
                 decode_tokens_per_second=figures["decode_tokens_per_second"], least=round(least, 2),
-                h2d_bytes_per_token=figures["h2d_bytes_per_token"], expected_bytes=expected,
+                h2d_bytes=figures["h2d_bytes"], expected_bytes=expected,
                 h2d_gbps=figures["h2d_gbps"], link_gbps=link, stall_ms_per_token=figures["stall_ms_per_token"],
-                reached=figures["decode_tokens_per_second"] >= least and figures["h2d_bytes_per_token"] == expected)
+                reached=figures["decode_tokens_per_second"] >= least and figures["h2d_bytes"] == expected)
 
     def policies(self):
         link = self.device()["h2d_gbps"]

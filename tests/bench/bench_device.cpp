@@ -42,6 +42,7 @@ int main(int count, char* arguments[]) {
   const std::uint64_t copy_bytes = cuda ? 4ull << 30 : 256ull << 20;
   try {
     const auto device = make_device({.kind = cuda ? DeviceKind::cuda : DeviceKind::cpu});
+    const std::uint64_t at_start = device->memory_use().process_peak_bytes;
     const StreamId stream = device->make_stream(Resource::h2d, "copies");
     const Buffer one(*device, Buffer::Where::device, copy_bytes, "a block");
     const Buffer two(*device, Buffer::Where::device, copy_bytes, "a block");
@@ -58,8 +59,9 @@ int main(int count, char* arguments[]) {
     fmt::print(
         "{{\"what\": \"device\", \"device\": \"{}\", \"h2d_gbps\": {:.2f}, \"h2d_8mib_gbps\": "
         "{:.2f}, "
-        "\"d2h_gbps\": {:.2f}, \"copy_read_and_written_gbps\": {:.1f}}}\n",
-        device->info().name, h2d, chunked, d2h, 2 * copied);
+        "\"d2h_gbps\": {:.2f}, \"copy_read_and_written_gbps\": {:.1f}, \"process_bytes_at_start\": "
+        "{}}}\n",
+        device->info().name, h2d, chunked, d2h, 2 * copied, at_start);
   } catch (const Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;
