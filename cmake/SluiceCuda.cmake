@@ -5,9 +5,14 @@ if(NOT SLUICE_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "SLUICE_CUDA is '${SLUICE_CUDA}'; it may be AUTO, ON or OFF")
 endif()
 
-# The GPUs in use: Ampere, Ada, Hopper and Blackwell, and PTX for what comes after.
+# The GPUs in use: Ampere, Ada, Hopper and Blackwell, with PTX for the other Blackwell and for what comes after. A
+# debug build takes the two that its developers have. One's own GPU alone: -DCMAKE_CUDA_ARCHITECTURES=native.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 86-real 89-real 90-real 120)
+  if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+    set(CMAKE_CUDA_ARCHITECTURES 86-real 90)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES 86-real 89-real 90 120)
+  endif()
 endif()
 
 set(SLUICE_HAS_CUDA FALSE)
@@ -40,6 +45,7 @@ if(SLUICE_HAS_CUDA)
   if(SLUICE_CCACHE)
     set(CMAKE_CUDA_COMPILER_LAUNCHER "${SLUICE_CCACHE}")
   endif()
+  message(STATUS "CUDA architectures: ${CMAKE_CUDA_ARCHITECTURES}")
   # CMake 3.25 does not know how to ask nvcc 13 for C++20. Relaxed constexpr: philox() is shared with the host.
   add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr>")
 endif()
