@@ -39,7 +39,8 @@ def records_of(command):
 def label_of(record):
     policy, budget = record["inputs"]["policy"], record["inputs"]["budget"]
     depth = policy["params"].get("depth")
-    return policy["plugin"] + (f" depth={depth}" if depth else ""), budget["gpu_layer_budget"]
+    name = policy["plugin"] + (f" depth={depth}" if depth else "")
+    return name, "all" if name == "resident" else budget["gpu_layer_budget"]  # resident has no budget
 
 
 def token_ms(rate):
@@ -77,7 +78,7 @@ def main():
                     print(json.dumps({"link_gbps": rate, "policy": policy, "budget": budget,
                                       "measured_ms": measured, "predicted_ms": predicted}), flush=True)
                 else:
-                    print(f"{rate:5g} GB/s  {policy:24} budget {budget:3}  measured {measured:8.2f} ms/token  "
+                    print(f"{rate:5g} GB/s  {policy:24} budget {budget:>3}  measured {measured:8.2f} ms/token  "
                           f"predicted {predicted:8.2f}  ratio {predicted / measured:.3f}"
                           f"{'  <- off' if off > options.within else ''}", flush=True)
     print(f"the largest difference is {worst:.1f} %", file=sys.stderr)
