@@ -25,6 +25,7 @@ class PhaseMeter final : public ILayerProvider {
   void routed(std::span<const UnitId> units) override { inner_.routed(units); }
   std::uint32_t capacity(UnitKind kind) const override { return inner_.capacity(kind); }
   const Counters& counters() const override { return inner_.counters(); }
+  bool is_fixed() const override { return inner_.is_fixed(); }
 
   const PhaseBook& book() const { return book_; }
 

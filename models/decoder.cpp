@@ -1,6 +1,9 @@
 #include "models/decoder.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include "models/kv_cache.hpp"
@@ -17,6 +20,8 @@ namespace {
 
 // Enough for the host to prepare a group of prompts while the one before is on its way.
 constexpr std::uint32_t kRowUploads = 2;
+// Knowing the positions of a pass more exactly than this makes no device's attention cheaper.
+constexpr std::uint32_t kLeastLongest = 256;
 
 DecoderLimits checked(const ModelConfig& config, const DecoderLimits& limits) {
   if (config.experts.count > 0)
@@ -60,6 +65,7 @@ class Decoder::Impl {
                       "tokens to be fed"),
         stop_uploads_(ops_, 1, kMaxStopIds * sizeof(std::int32_t), "the stop ids") {
     upload_rope();
+    ops_.prepare(shapes());
   }
 
   ~Impl() {
@@ -84,12 +90,16 @@ class Decoder::Impl {
   using Prompts = std::span<const std::span<const std::int32_t>>;
 
   void upload_rope();
+  KernelShapes shapes() const;
   void check_token(std::int32_t token) const;
   void check(std::span<const std::uint32_t> sequences, Prompts prompts) const;
   void prefill_group(ILayerProvider& provider, std::span<const std::uint32_t> sequences,
                      Prompts prompts, std::uint32_t first, bool last);
   RowIndex upload_rows(std::span<const std::uint32_t> sequences, Prompts prompts);
   std::vector<RowBlock> cut(const RowIndex& rows, Prompts prompts) const;
+  Repeated& kept_pass(std::size_t rows, std::uint32_t longest);
+  void decode_rows(ILayerProvider& provider, std::span<const std::uint32_t> sequences,
+                   std::uint64_t attended, std::uint32_t longest, bool last);
   void run_units(ILayerProvider& provider, std::span<const RowBlock> blocks, Phase phase,
                  bool last);
   void choose(ILayerProvider& provider, std::span<const std::uint32_t> sequences,
@@ -112,6 +122,8 @@ class Decoder::Impl {
   PassResults results_;
   Uploader row_uploads_, word_uploads_, stop_uploads_;
   std::uint32_t stop_count_ = 0;
+  std::map<std::tuple<std::size_t, std::uint32_t, std::uint32_t>, std::unique_ptr<Repeated>>
+      kept_passes_;
 };
 
 void Decoder::Impl::upload_rope() {
@@ -125,6 +137,21 @@ void Decoder::Impl::upload_rope() {
   Uploader once(ops_, 1, both.size_bytes(), "the tables of angles");
   once.send(work_.cos, {std::as_bytes(both)});
   ops_.device().sync(ops_.device().record(ops_.stream()));
+}
+
+KernelShapes Decoder::Impl::shapes() const {
+  const auto size = [](std::int32_t n) { return static_cast<std::uint32_t>(n); };
+  const std::uint32_t hidden = size(config_.hidden), inter = size(config_.intermediate);
+  const std::uint32_t q = size(config_.q_size()), kv = size(config_.kv_size());
+  return {.type = type_,
+          .matrices = {{q + 2 * kv, hidden}, {hidden, q}, {2 * inter, hidden}, {hidden, inter}},
+          .heads = size(config_.heads),
+          .kv_heads = size(config_.kv_heads),
+          .head_dim = size(config_.head_dim),
+          .vocab = size(config_.vocab),
+          .rows = std::max(std::min(limits_.prefill_chunk, limits_.context), limits_.sequences),
+          .sequences = limits_.sequences,
+          .context = limits_.context};
 }
 
 void Decoder::Impl::check_token(std::int32_t token) const {
@@ -232,6 +259,7 @@ std::vector<RowBlock> Decoder::Impl::cut(const RowIndex& rows, Prompts prompts) 
                                  .count = count},
                         .hidden = hidden_row(row),
                         .consecutive = true,
+                        .longest = at + count,
                         .attended = std::uint64_t{count} * at +
                                     std::uint64_t{count} * (count + std::uint64_t{1}) / 2,
                         .cached = at + std::uint64_t{count}});
@@ -245,12 +273,32 @@ void Decoder::Impl::decode(ILayerProvider& provider, std::span<const std::uint32
                            bool last) {
   if (sequences.empty()) throw Error("a decode pass without sequences was asked for");
   std::uint64_t attended = 0;
+  std::uint32_t longest = 0;
   for (const std::uint32_t sequence : sequences) {
     book_.extend(sequence);
-    attended += book_.length(sequence) + std::uint64_t{1};
+    const std::uint32_t positions = book_.length(sequence) + 1;
+    attended += positions;
+    longest = std::max(longest, positions);
   }
+  // Rounded up, so that passes are alike for a while.
+  const std::uint32_t step = std::max(std::bit_ceil(longest) / 4, kLeastLongest);
+  longest = (longest + step - 1) / step * step;
   book_.upload(sequences);
+  const auto pass = [&] { decode_rows(provider, sequences, attended, longest, last); };
+  provider.is_fixed() ? kept_pass(sequences.size(), longest).run(pass) : pass();
+  book_.moved_on(sequences);
+  results_.take(sequences);
+}
 
+// By all that a decode pass's operations depend on beside what lies on the device.
+Repeated& Decoder::Impl::kept_pass(std::size_t rows, std::uint32_t longest) {
+  std::unique_ptr<Repeated>& pass = kept_passes_[{rows, longest, stop_count_}];
+  if (!pass) pass = ops_.device().make_repeated(ops_.stream());
+  return *pass;
+}
+
+void Decoder::Impl::decode_rows(ILayerProvider& provider, std::span<const std::uint32_t> sequences,
+                                std::uint64_t attended, std::uint32_t longest, bool last) {
   const auto count = static_cast<std::uint32_t>(sequences.size());
   std::int32_t* const tokens = work_.rows;
   std::int32_t* const owners = work_.rows + count;
@@ -266,6 +314,7 @@ void Decoder::Impl::decode(ILayerProvider& provider, std::span<const std::uint32
   const RowBlock block{
       .rows = {.tokens = tokens, .sequences = owners, .positions = positions, .count = count},
       .hidden = work_.hidden,
+      .longest = longest,
       .attended = attended,
       .cached = attended};
   layers_.embed(block);
@@ -274,8 +323,6 @@ void Decoder::Impl::decode(ILayerProvider& provider, std::span<const std::uint32
   std::vector<std::uint32_t> rows(count);
   for (std::uint32_t row = 0; row < count; ++row) rows[row] = row;
   choose(provider, sequences, rows, 0, Phase::decode, last);
-  book_.moved_on(sequences);
-  results_.take(sequences);
 }
 
 // Units outside, rows inside: a unit crosses the link once.

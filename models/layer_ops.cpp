@@ -57,12 +57,11 @@ void LayerOps::attention(UnitId unit, const Weights& slab, const RowBlock& block
   const std::uint32_t q_size = size(config_.q_size());
   const KvLayer kv = cache_.layer(layer, work_.page_table);
 
-  norm(unit, at.input_norm, slab, block.hidden, work_.normed, rows);
   LinearArgs qkv = matrix(unit, at.q, at.q_bias, slab, rows, q_size + 2 * size(config_.kv_size()),
                           hidden_size());
   qkv.x = work_.normed;
   qkv.out = work_.wide;
-  ops_.linear(qkv, slab);
+  ops_.norm_linear({norm(unit, at.input_norm, slab, block.hidden, work_.normed, rows), qkv}, slab);
 
   RopeStoreArgs rope{.qkv = work_.wide,
                      .type = type_,
@@ -79,18 +78,19 @@ void LayerOps::attention(UnitId unit, const Weights& slab, const RowBlock& block
     rope.k_norm = slab.data + tensors[*at.k_norm].offset;
     rope.norm_type = tensors[*at.q_norm].dtype;
   }
-  ops_.rope_store(rope, slab);
-
-  ops_.attention({.qkv = work_.wide,
-                  .type = type_,
-                  .rows = block.rows,
-                  .heads = size(config_.heads),
-                  .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(config_.head_dim))),
-                  .kv = kv,
-                  .out = work_.narrow,
-                  .consecutive = block.consecutive,
-                  .attended = block.attended,
-                  .cached = block.cached});
+  const AttentionArgs attention{
+      .qkv = work_.wide,
+      .type = type_,
+      .rows = block.rows,
+      .heads = size(config_.heads),
+      .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(config_.head_dim))),
+      .kv = kv,
+      .out = work_.narrow,
+      .consecutive = block.consecutive,
+      .longest = block.longest,
+      .attended = block.attended,
+      .cached = block.cached};
+  ops_.rope_attention({rope, attention}, slab);
 
   LinearArgs out = matrix(unit, at.o, at.o_bias, slab, rows, hidden_size(), q_size);
   out.x = work_.narrow;
@@ -103,14 +103,14 @@ void LayerOps::mlp(UnitId unit, const Weights& slab, const RowBlock& block) {
   const MlpTensors& at = mlp_;
   const std::uint32_t rows = block.rows.count, inter = size(config_.intermediate);
 
-  norm(unit, at.post_attention_norm, slab, block.hidden, work_.normed, rows);
   LinearArgs gate_up = matrix(unit, at.gate, at.gate_bias, slab, rows, 2 * inter, hidden_size());
   gate_up.x = work_.normed;
   gate_up.out = work_.wide;
-  ops_.linear(gate_up, slab);
-
-  ops_.silu_mul(
-      {.gate_up = work_.wide, .out = work_.narrow, .type = type_, .rows = rows, .inter = inter});
+  ops_.gated(
+      {norm(unit, at.post_attention_norm, slab, block.hidden, work_.normed, rows),
+       gate_up,
+       {.gate_up = work_.wide, .out = work_.narrow, .type = type_, .rows = rows, .inter = inter}},
+      slab);
 
   LinearArgs down = matrix(unit, at.down, at.down_bias, slab, rows, hidden_size(), inter);
   down.x = work_.narrow;
@@ -122,29 +122,35 @@ void LayerOps::mlp(UnitId unit, const Weights& slab, const RowBlock& block) {
 void LayerOps::head(const Weights& slab, const std::byte* hidden,
                     std::span<const std::uint32_t> rows, std::uint32_t first) {
   const std::uint64_t row_bytes = hidden_size() * size_of(type_);
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    norm(head_, head_tensors().norm, slab, hidden + rows[i] * row_bytes,
-         work_.final_rows + i * row_bytes, 1);
   const std::uint32_t vocab = size(config_.vocab);
-  LinearArgs logits = matrix(head_, head_tensors().weight, std::nullopt, slab,
-                             static_cast<std::uint32_t>(rows.size()), vocab, hidden_size());
+  const auto count = static_cast<std::uint32_t>(rows.size());
+  LinearArgs logits =
+      matrix(head_, head_tensors().weight, std::nullopt, slab, count, vocab, hidden_size());
   logits.x = work_.final_rows;
-  logits.out = work_.logits + first * vocab * size_of(type_);
+  logits.out = work_.logits + std::uint64_t{first} * vocab * size_of(type_);
+  const auto norm_rows = [&](std::size_t at, std::uint32_t n) {
+    return norm(head_, head_tensors().norm, slab, hidden + rows[at] * row_bytes,
+                work_.final_rows + at * row_bytes, n);
+  };
+  if (rows.back() - rows.front() + 1 == count) {
+    ops_.norm_linear({norm_rows(0, count), logits}, slab);
+    return;
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) ops_.rms_norm(norm_rows(i, 1), slab);
   ops_.linear(logits, slab);
 }
 
-void LayerOps::norm(UnitId unit, std::size_t tensor, const Weights& slab, const void* x, void* out,
-                    std::uint32_t rows) {
+RmsNormArgs LayerOps::norm(UnitId unit, std::size_t tensor, const Weights& slab, const void* x,
+                           void* out, std::uint32_t rows) const {
   const TensorSpec& weight = weights_.spec(unit).tensors[tensor];
-  ops_.rms_norm({.x = x,
-                 .weight = slab.data + weight.offset,
-                 .weight_type = weight.dtype,
-                 .out = out,
-                 .type = type_,
-                 .rows = rows,
-                 .cols = hidden_size(),
-                 .eps = static_cast<float>(config_.rms_eps)},
-                slab);
+  return {.x = x,
+          .weight = slab.data + weight.offset,
+          .weight_type = weight.dtype,
+          .out = out,
+          .type = type_,
+          .rows = rows,
+          .cols = hidden_size(),
+          .eps = static_cast<float>(config_.rms_eps)};
 }
 
 LinearArgs LayerOps::matrix(UnitId unit, std::size_t tensor, Position bias, const Weights& slab,

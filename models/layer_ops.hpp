@@ -19,6 +19,7 @@ struct RowBlock {
   std::byte* hidden = nullptr;  // [rows.count, hidden]
   // What the host knows of the rows' positions; see AttentionArgs.
   bool consecutive = false;
+  std::uint32_t longest = 0;
   std::uint64_t attended = 0, cached = 0;
 };
 
@@ -34,8 +35,8 @@ class LayerOps {
   // Adds the unit's result to the block's hidden states. `slab` is the weights of `unit`.
   void attention(UnitId unit, const Weights& slab, const RowBlock& block);
   void mlp(UnitId unit, const Weights& slab, const RowBlock& block);
-  // Normalises hidden[rows[i]] of `hidden` into `final_rows`, then writes the logits of those rows,
-  // from row `first` of the workspace's logits on.
+  // Writes the logits of rows rows[i] of `hidden`, which ascend, from row `first` of the workspace's
+  // logits on.
   void head(const Weights& slab, const std::byte* hidden, std::span<const std::uint32_t> rows,
             std::uint32_t first);
 
@@ -43,8 +44,8 @@ class LayerOps {
   bool is_attention(UnitId unit) const { return weights_.spec(unit).kind == UnitKind::attention; }
 
  private:
-  void norm(UnitId unit, std::size_t tensor, const Weights& slab, const void* x, void* out,
-            std::uint32_t rows);
+  RmsNormArgs norm(UnitId unit, std::size_t tensor, const Weights& slab, const void* x, void* out,
+                   std::uint32_t rows) const;
   LinearArgs matrix(UnitId unit, std::size_t tensor, Position bias, const Weights& slab,
                     std::uint32_t rows, std::uint32_t n, std::uint32_t k) const;
   std::uint32_t hidden_size() const { return static_cast<std::uint32_t>(config_.hidden); }

@@ -13,6 +13,7 @@
 
 #include "core/device/cuda_error.hpp"
 #include "core/device/cuda_process_memory.hpp"
+#include "core/device/cuda_repeated.hpp"
 #include "core/device/cuda_stream.hpp"
 #include "core/device/memory_book.hpp"
 
@@ -78,6 +79,10 @@ class CudaDevice final : public IDevice {
   void enqueue(StreamId stream, const Op& op, const Body& body) override {
     CudaStream& s = at(stream);
     const nvtx3::scoped_range range(op.name);
+    if (s.mode() == CudaStream::Mode::replay) {
+      s.end();
+      return;
+    }
     s.begin();
     if (on_host_[stream - std::size_t{1}])
       enqueue_on_host(s, body);
@@ -87,13 +92,22 @@ class CudaDevice final : public IDevice {
   }
   void copy(StreamId stream, const Op&, void* to, const void* from, std::uint64_t bytes) override {
     CudaStream& s = at(stream);
+    s.refuse_within_sequence("a copy");
     s.begin();
     SLUICE_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s.native()));
     s.end();
   }
 
-  Event record(StreamId stream) override { return {stream, at(stream).record()}; }
+  std::unique_ptr<Repeated> make_repeated(StreamId stream) override {
+    return std::make_unique<CudaRepeated>(at(stream));
+  }
+
+  Event record(StreamId stream) override {
+    at(stream).refuse_within_sequence("an event is recorded");
+    return {stream, at(stream).record()};
+  }
   void wait(StreamId stream, Event event, WaitFor why) override {
+    at(stream).refuse_within_sequence("a stream waits");
     if (event.position == 0 || event.stream == stream) return;
     at(stream).wait(at(event.stream).event_at(event.position), why == WaitFor::weights);
   }

@@ -38,6 +38,10 @@ CudaStream::~CudaStream() {
   cudaStreamDestroy(stream_);
 }
 
+void CudaStream::refuse_within_sequence(const char* what) const {
+  if (mode_ != Mode::plain) throw Error("{} within a repeated sequence of operations", what);
+}
+
 std::uint64_t CudaStream::record() {
   collect_marks();
   const bool known =

@@ -38,6 +38,13 @@ class CudaStream {
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
+  // Within a repeated sequence operations go to the stream, or, in a replay, are only counted.
+  enum class Mode : std::uint8_t { plain, sequence, replay };
+  Mode mode() const { return mode_; }
+  void set_mode(Mode mode) { mode_ = mode; }
+  // Throws Error unless the mode is plain.
+  void refuse_within_sequence(const char* what) const;
+
   cudaStream_t native() const { return stream_; }
   // Around each operation that is enqueued.
   void begin();
@@ -75,6 +82,7 @@ class CudaStream {
   CudaEventPool& events_;
   CudaEventPool& timers_;
   cudaStream_t stream_ = nullptr;
+  Mode mode_ = Mode::plain;
   std::uint64_t posted_ = 0;     // operations and waits enqueued
   std::uint64_t completed_ = 0;  // known to have been done
   std::deque<Mark> marks_;       // recorded, not known to be reached; ascending

@@ -2,6 +2,7 @@
 // not. Called from one host thread.
 #pragma once
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -51,6 +52,16 @@ struct MemoryUse {
 // Why a stream waits: time spent waiting for weights is the stall that a policy leaves exposed.
 enum class WaitFor : std::uint8_t { order, weights };
 
+// A sequence of operations on one stream that is enqueued again and again. Each run enqueues the
+// same operations with the same bodies, without events or waits between them: a device may keep them
+// from one run and put them on the stream in later ones without calling the bodies.
+class Repeated {
+ public:
+  virtual ~Repeated() = default;
+  // `enqueue` calls IDevice::enqueue for each of them, every time.
+  virtual void run(const std::function<void()>& enqueue) { enqueue(); }
+};
+
 class IDevice {
  public:
   virtual ~IDevice() = default;  // streams are drained
@@ -64,6 +75,8 @@ class IDevice {
   // Copies `bytes` between host and device memory, the direction by `op.on`.
   virtual void copy(StreamId stream, const Op& op, void* to, const void* from,
                     std::uint64_t bytes) = 0;
+  // For a sequence of operations on `stream`, which must be done when the result is destroyed.
+  virtual std::unique_ptr<Repeated> make_repeated(StreamId) { return std::make_unique<Repeated>(); }
   virtual Event record(StreamId stream) = 0;
   // Later work of `stream` waits for `event`, which may lie on any stream.
   virtual void wait(StreamId stream, Event event, WaitFor why = WaitFor::order) = 0;

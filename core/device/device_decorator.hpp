@@ -20,6 +20,9 @@ class DeviceDecorator : public Base {
             std::uint64_t bytes) override {
     below_.copy(stream, op, to, from, bytes);
   }
+  std::unique_ptr<Repeated> make_repeated(StreamId stream) override {
+    return below_.make_repeated(stream);
+  }
   Event record(StreamId stream) override { return below_.record(stream); }
   void wait(StreamId stream, Event event, WaitFor why) override { below_.wait(stream, event, why); }
   void sync(Event event) override { below_.sync(event); }

@@ -56,7 +56,7 @@ using NativeStream = void*;
 // never. So it must hold values and device pointers, no references to the caller's frame.
 class Body {
  public:
-  static constexpr std::size_t kCapacity = 256;
+  static constexpr std::size_t kCapacity = 384;
 
   template <typename F>
   requires(std::is_invocable_v<const F&, NativeStream> &&

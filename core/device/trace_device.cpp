@@ -102,6 +102,10 @@ class Trace final : public DeviceDecorator<TraceDevice> {
     return stream;
   }
 
+  // Each operation by itself, so that it has its times.
+  std::unique_ptr<Repeated> make_repeated(StreamId) override {
+    return std::make_unique<Repeated>();
+  }
   void enqueue(StreamId stream, const Op& op, const Body& body) override {
     expect(stream, op);
     below_.enqueue(stream, op, body);

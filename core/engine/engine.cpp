@@ -1,5 +1,6 @@
 #include "core/engine/engine.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <vector>
 
@@ -20,6 +21,7 @@ class Engine::Impl final : private Actions {
   Weights use(std::size_t i);
   void close() noexcept;
   std::uint32_t capacity(UnitKind kind) const;
+  bool is_fixed() const { return fixed_; }
   const Counters& counters() const { return counters_; }
   const EngineShape& shape() const { return setup_.shape; }
 
@@ -60,6 +62,7 @@ class Engine::Impl final : private Actions {
   GuardedPolicy policy_;
   const ModelView view_;
   const Setup setup_;
+  const bool fixed_;  // nothing rotates: what is kept never moves, and its readers need no marks
   SlotArena slots_;
   Book book_;
   SoonIndex soon_;
@@ -87,6 +90,8 @@ Engine::Impl::Impl(IDevice& device, StreamId compute, const WeightStore& weights
       policy_(policy, std::move(policy_name)),
       view_(weights.view()),
       setup_(set_up(view_, policy_, budget)),
+      fixed_(std::ranges::all_of(kStreamedKinds,
+                                 [&](UnitKind kind) { return shape().rotating[kind] == 0; })),
       slots_(allocate_slots(device, view_, setup_)),
       book_(view_.units, slots_),
       soon_(view_.units.size()),
@@ -229,7 +234,7 @@ void Engine::Impl::close() noexcept {
   if (!open_) return;
   open_ = false;
   try {
-    const Event last_reader = device_.record(compute_);
+    const Event last_reader = fixed_ ? Event{} : device_.record(compute_);
     for (UnitId unit : step_.needs) {
       copier_.after_read(book_.slot_of(unit), last_reader);
       book_.close(unit);
@@ -366,6 +371,7 @@ Lease Engine::acquire(const Step& step) {
 
 void Engine::routed(std::span<const UnitId> units) { impl_->routed(units); }
 std::uint32_t Engine::capacity(UnitKind kind) const { return impl_->capacity(kind); }
+bool Engine::is_fixed() const { return impl_->is_fixed(); }
 const Counters& Engine::counters() const { return impl_->counters(); }
 const EngineShape& Engine::shape() const { return impl_->shape(); }
 Weights Engine::use(const Step&, std::size_t i) { return impl_->use(i); }

@@ -55,6 +55,7 @@ class Engine final : public ILayerProvider {
   Lease acquire(const Step& step) override;
   void routed(std::span<const UnitId> units) override;
   std::uint32_t capacity(UnitKind kind) const override;
+  bool is_fixed() const override;
 
   const Counters& counters() const override;
   const EngineShape& shape() const;

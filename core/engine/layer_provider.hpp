@@ -47,6 +47,9 @@ class ILayerProvider {
   // How many units of a kind one step may need.
   virtual std::uint32_t capacity(UnitKind kind) const = 0;
   virtual const Counters& counters() const = 0;
+  // True when every unit lies in one place for good and using it never waits, so that passes which
+  // are alike put the same operations on the compute stream.
+  virtual bool is_fixed() const { return false; }
 
  private:
   friend class Lease;

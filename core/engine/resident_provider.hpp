@@ -22,6 +22,7 @@ class ResidentProvider final : public ILayerProvider {
   void routed(std::span<const UnitId>) override {}
   std::uint32_t capacity(UnitKind kind) const override { return units_[kind]; }
   const Counters& counters() const override { return counters_; }  // nothing moves
+  bool is_fixed() const override { return true; }
   std::uint64_t loaded_bytes() const { return loaded_bytes_; }
 
  private:

@@ -86,7 +86,8 @@ struct RopeStoreArgs {
 };
 
 // Causal attention of each row over its sequence up to its own position, grouped queries. Scores and
-// softmax in f32, the output rounded. The sum runs over spans of 256 positions merged ascending.
+// softmax in f32, the output rounded. The sum runs over spans of positions, of one size on each
+// device, merged ascending.
 struct AttentionArgs {
   const void* qkv = nullptr;  // as above; only q is read
   DType type = DType::bf16;
@@ -96,7 +97,9 @@ struct AttentionArgs {
   KvLayer kv;
   void* out = nullptr;       // [rows, heads * head_dim]
   bool consecutive = false;  // the rows are consecutive positions of one sequence, as in a prefill
-  // What the host knows of the positions, for the operation's bytes and floating-point operations:
+  // What the host knows of the positions; the last two are for the operation's bytes and
+  // floating-point operations:
+  std::uint32_t longest = 0;   // no row sees more positions than this; 0: than the cache can hold
   std::uint64_t attended = 0;  // positions each row sees, summed over the rows: at least `rows`
   std::uint64_t cached = 0;    // positions of the cache that are read, each sequence's once
 };
@@ -107,6 +110,30 @@ struct SiluMulArgs {
   void* out = nullptr;            // [rows, inter]
   DType type = DType::bf16;
   std::uint32_t rows = 0, inter = 0;
+};
+
+// Operations that follow each other, for devices that do better with them in one. Results are those
+// of the parts, bit for bit; what lies between them need not be written.
+
+// linear.x is norm.out.
+struct NormLinearArgs {
+  RmsNormArgs norm;
+  LinearArgs linear;
+};
+
+// gate_up.x is norm.out and has no residual; silu.gate_up is gate_up.out.
+struct GatedArgs {
+  RmsNormArgs norm;
+  LinearArgs gate_up;
+  SiluMulArgs silu;
+};
+
+// Both on the same rows and cache. Unless they are consecutive, each row is of another sequence. On
+// CUDA all that they read but for qkv must have been written before the operation that writes qkv
+// was enqueued, and that operation is a norm_linear.
+struct RopeAttentionArgs {
+  RopeStoreArgs rope;
+  AttentionArgs attention;
 };
 
 // One sequence's way of choosing; kept on the device.

@@ -2,11 +2,23 @@
 // result from that row alone, in an order fixed by the inner dimension: the same bits in any batch.
 #pragma once
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "core/device/device.hpp"
 #include "models/ops/kernel_args.hpp"
 
 namespace sluice {
+
+// What a decoder will ask for.
+struct KernelShapes {
+  DType type = DType::bf16;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> matrices;  // [n, k], but for the head's
+  std::uint32_t heads = 0, kv_heads = 0, head_dim = 0, vocab = 0;
+  std::uint32_t rows = 0;       // of one operation, at most
+  std::uint32_t sequences = 0;  // of one pass, at most
+  std::uint32_t context = 0;
+};
 
 class IKernels {
  public:
@@ -19,6 +31,24 @@ class IKernels {
   virtual void silu_mul(const SiluMulArgs&, NativeStream) const = 0;
   virtual void sample(const SampleArgs&, NativeStream) const = 0;
   virtual void decode_rows(const DecodeRowsArgs&, NativeStream) const = 0;
+
+  virtual void norm_linear(const NormLinearArgs& args, NativeStream stream) const {
+    rms_norm(args.norm, stream);
+    linear(args.linear, stream);
+  }
+  virtual void gated(const GatedArgs& args, NativeStream stream) const {
+    rms_norm(args.norm, stream);
+    linear(args.gate_up, stream);
+    silu_mul(args.silu, stream);
+  }
+  virtual void rope_attention(const RopeAttentionArgs& args, NativeStream stream) const {
+    rope_store(args.rope, stream);
+    attention(args.attention, stream);
+  }
+
+  // Before the first pass: chooses algorithms, loads kernels and takes workspace, which the first
+  // operations would otherwise wait for. May wait for the device.
+  virtual void prepare(const KernelShapes&) {}
 };
 
 // Null for a device that does not execute. Workspace comes from `device`, which must outlive them.

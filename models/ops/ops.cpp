@@ -1,5 +1,6 @@
 #include "models/ops/ops.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
@@ -9,17 +10,21 @@ namespace {
 
 constexpr std::uint64_t kIndexBytes = sizeof(std::int32_t);
 
-// The ranges of one operation; those without bytes are left out.
+// The ranges of one operation, each once; those without bytes are left out.
 class Ranges {
  public:
   void add(const void* data, std::uint64_t bytes) { add(range_of(data, bytes)); }
   void add(Range range) {
-    if (range.size != 0) ranges_.at(count_++) = range;
+    const auto same = [&](const Range& r) {
+      return r.begin == range.begin && r.size == range.size;
+    };
+    if (range.size == 0 || std::ranges::any_of(view(), same)) return;
+    ranges_.at(count_++) = range;
   }
   std::span<const Range> view() const { return {ranges_.data(), count_}; }
 
  private:
-  std::array<Range, 8> ranges_;
+  std::array<Range, 16> ranges_;
   std::size_t count_ = 0;
 };
 
@@ -50,6 +55,81 @@ void add_page_table(Ranges& ranges, const KvLayer& kv) {
   ranges.add(kv.page_table, std::uint64_t{kv.sequences} * kv.pages_per_sequence * kIndexBytes);
 }
 
+void declare(Declared& op, const RmsNormArgs& args, const Weights& weights) {
+  const std::uint64_t values = std::uint64_t{args.rows} * args.cols;
+  op.reads.add(args.x, values * size_of(args.type));
+  op.reads.add(weights.range);
+  op.writes.add(args.out, values * size_of(args.type));
+  op.bytes += 2 * values * size_of(args.type) + args.cols * size_of(args.weight_type);
+  op.flops += 4 * values;
+}
+
+void declare(Declared& op, const LinearArgs& args, const Weights& weights) {
+  const std::uint64_t in_bytes = std::uint64_t{args.rows} * args.k * size_of(args.type);
+  const std::uint64_t out_bytes = std::uint64_t{args.rows} * args.n * size_of(args.type);
+  const std::uint64_t cells = std::uint64_t{args.n} * args.k;
+  op.reads.add(args.x, in_bytes);
+  op.reads.add(weights.range);
+  if (args.residual) {
+    op.reads.add(args.residual, out_bytes);
+    op.writes.add(args.residual, out_bytes);
+  }
+  if (args.out) op.writes.add(args.out, out_bytes);
+  op.bytes += in_bytes + cells * size_of(args.weight_type) +
+              (args.bias ? args.n * size_of(args.bias_type) : 0) +
+              (args.residual ? 2 : 1) * out_bytes;
+  op.flops += 2 * args.rows * cells;
+}
+
+void declare(Declared& op, const RopeStoreArgs& args, const Weights& weights) {
+  const std::uint64_t rows = args.rows.count;
+  const std::uint64_t columns =
+      (args.heads + std::uint64_t{2} * args.kv.kv_heads) * args.kv.head_dim;
+  const std::uint64_t qkv_bytes = rows * columns * size_of(args.type);
+  const std::uint64_t table_row_bytes = args.kv.head_dim / 2 * sizeof(float);
+  op.reads.add(args.qkv, qkv_bytes);
+  op.reads.add(args.rows.sequences, rows * kIndexBytes);
+  op.reads.add(args.rows.positions, rows * kIndexBytes);
+  op.reads.add(args.cos, args.context * table_row_bytes);
+  op.reads.add(args.sin, args.context * table_row_bytes);
+  if (args.q_norm || args.k_norm) op.reads.add(weights.range);
+  add_page_table(op.reads, args.kv);
+  op.writes.add(args.qkv, qkv_bytes);
+  add_pages(op.writes, args.kv);
+  op.bytes += 2 * qkv_bytes + 2 * rows * table_row_bytes;
+  op.flops += 6 * rows * columns;
+}
+
+void declare(Declared& op, const AttentionArgs& args) {
+  const std::uint64_t rows = args.rows.count;
+  const std::uint64_t head_dim = args.kv.head_dim;
+  if (args.attended < rows || args.cached > args.attended || (rows != 0 && args.cached == 0)) {
+    throw Error(
+        "attention of {} rows is told that they see {} positions, {} of them distinct: each row "
+        "sees "
+        "its own at least",
+        rows, args.attended, args.cached);
+  }
+  op.reads.add(args.qkv,
+               rows * (args.heads + 2 * args.kv.kv_heads) * head_dim * size_of(args.type));
+  op.reads.add(args.rows.sequences, rows * kIndexBytes);
+  op.reads.add(args.rows.positions, rows * kIndexBytes);
+  add_page_table(op.reads, args.kv);
+  add_pages(op.reads, args.kv);
+  op.writes.add(args.out, rows * args.heads * head_dim * size_of(args.type));
+  op.bytes +=
+      2 * (rows * args.heads + args.cached * args.kv.kv_heads) * head_dim * size_of(args.type);
+  op.flops += 4 * args.attended * args.heads * head_dim;
+}
+
+void declare(Declared& op, const SiluMulArgs& args) {
+  const std::uint64_t out_bytes = std::uint64_t{args.rows} * args.inter * size_of(args.type);
+  op.reads.add(args.gate_up, 2 * out_bytes);
+  op.writes.add(args.out, out_bytes);
+  op.bytes += 3 * out_bytes;
+  op.flops += 5 * std::uint64_t{args.rows} * args.inter;
+}
+
 }  // namespace
 
 Ops::Ops(IDevice& device, StreamId stream)
@@ -67,96 +147,68 @@ void Ops::embed(const EmbedArgs& args) {
 }
 
 void Ops::rms_norm(const RmsNormArgs& args, const Weights& weights) {
-  const std::uint64_t values = std::uint64_t{args.rows} * args.cols;
   Declared op("rms_norm");
-  op.reads.add(args.x, values * size_of(args.type));
-  op.reads.add(weights.range);
-  op.writes.add(args.out, values * size_of(args.type));
-  op.bytes = 2 * values * size_of(args.type) + args.cols * size_of(args.weight_type);
-  op.flops = 4 * values;
+  declare(op, args, weights);
   op.put(device_, stream_, [kernels = kernels_.get(), args](NativeStream stream) {
     kernels->rms_norm(args, stream);
   });
 }
 
 void Ops::linear(const LinearArgs& args, const Weights& weights) {
-  const std::uint64_t in_bytes = std::uint64_t{args.rows} * args.k * size_of(args.type);
-  const std::uint64_t out_bytes = std::uint64_t{args.rows} * args.n * size_of(args.type);
-  const std::uint64_t cells = std::uint64_t{args.n} * args.k;
   Declared op("linear");
-  op.reads.add(args.x, in_bytes);
-  op.reads.add(weights.range);
-  if (args.residual) {
-    op.reads.add(args.residual, out_bytes);
-    op.writes.add(args.residual, out_bytes);
-  }
-  if (args.out) op.writes.add(args.out, out_bytes);
-  op.bytes = in_bytes + cells * size_of(args.weight_type) +
-             (args.bias ? args.n * size_of(args.bias_type) : 0) +
-             (args.residual ? 2 : 1) * out_bytes;
-  op.flops = 2 * args.rows * cells;
+  declare(op, args, weights);
   op.put(device_, stream_,
          [kernels = kernels_.get(), args](NativeStream stream) { kernels->linear(args, stream); });
 }
 
 void Ops::rope_store(const RopeStoreArgs& args, const Weights& weights) {
-  const std::uint64_t rows = args.rows.count;
-  const std::uint64_t columns =
-      (args.heads + std::uint64_t{2} * args.kv.kv_heads) * args.kv.head_dim;
-  const std::uint64_t qkv_bytes = rows * columns * size_of(args.type);
-  const std::uint64_t table_row_bytes = args.kv.head_dim / 2 * sizeof(float);
   Declared op("rope_store");
-  op.reads.add(args.qkv, qkv_bytes);
-  op.reads.add(args.rows.sequences, rows * kIndexBytes);
-  op.reads.add(args.rows.positions, rows * kIndexBytes);
-  op.reads.add(args.cos, args.context * table_row_bytes);
-  op.reads.add(args.sin, args.context * table_row_bytes);
-  if (args.q_norm || args.k_norm) op.reads.add(weights.range);
-  add_page_table(op.reads, args.kv);
-  op.writes.add(args.qkv, qkv_bytes);
-  add_pages(op.writes, args.kv);
-  op.bytes = 2 * qkv_bytes + 2 * rows * table_row_bytes;
-  op.flops = 6 * rows * columns;
+  declare(op, args, weights);
   op.put(device_, stream_, [kernels = kernels_.get(), args](NativeStream stream) {
     kernels->rope_store(args, stream);
   });
 }
 
 void Ops::attention(const AttentionArgs& args) {
-  const std::uint64_t rows = args.rows.count;
-  const std::uint64_t head_dim = args.kv.head_dim;
-  if (args.attended < rows || args.cached > args.attended || (rows != 0 && args.cached == 0)) {
-    throw Error(
-        "attention of {} rows is told that they see {} positions, {} of them distinct: each row "
-        "sees "
-        "its own at least",
-        rows, args.attended, args.cached);
-  }
   Declared op("attention");
-  op.reads.add(args.qkv,
-               rows * (args.heads + 2 * args.kv.kv_heads) * head_dim * size_of(args.type));
-  op.reads.add(args.rows.sequences, rows * kIndexBytes);
-  op.reads.add(args.rows.positions, rows * kIndexBytes);
-  add_page_table(op.reads, args.kv);
-  add_pages(op.reads, args.kv);
-  op.writes.add(args.out, rows * args.heads * head_dim * size_of(args.type));
-  op.bytes =
-      2 * (rows * args.heads + args.cached * args.kv.kv_heads) * head_dim * size_of(args.type);
-  op.flops = 4 * args.attended * args.heads * head_dim;
+  declare(op, args);
   op.put(device_, stream_, [kernels = kernels_.get(), args](NativeStream stream) {
     kernels->attention(args, stream);
   });
 }
 
 void Ops::silu_mul(const SiluMulArgs& args) {
-  const std::uint64_t out_bytes = std::uint64_t{args.rows} * args.inter * size_of(args.type);
   Declared op("silu_mul");
-  op.reads.add(args.gate_up, 2 * out_bytes);
-  op.writes.add(args.out, out_bytes);
-  op.bytes = 3 * out_bytes;
-  op.flops = 5 * std::uint64_t{args.rows} * args.inter;
+  declare(op, args);
   op.put(device_, stream_, [kernels = kernels_.get(), args](NativeStream stream) {
     kernels->silu_mul(args, stream);
+  });
+}
+
+void Ops::norm_linear(const NormLinearArgs& args, const Weights& weights) {
+  Declared op("norm_linear");
+  declare(op, args.norm, weights);
+  declare(op, args.linear, weights);
+  op.put(device_, stream_, [kernels = kernels_.get(), args](NativeStream stream) {
+    kernels->norm_linear(args, stream);
+  });
+}
+
+void Ops::gated(const GatedArgs& args, const Weights& weights) {
+  Declared op("gated");
+  declare(op, args.norm, weights);
+  declare(op, args.gate_up, weights);
+  declare(op, args.silu);
+  op.put(device_, stream_,
+         [kernels = kernels_.get(), args](NativeStream stream) { kernels->gated(args, stream); });
+}
+
+void Ops::rope_attention(const RopeAttentionArgs& args, const Weights& weights) {
+  Declared op("rope_attention");
+  declare(op, args.rope, weights);
+  declare(op, args.attention);
+  op.put(device_, stream_, [kernels = kernels_.get(), args](NativeStream stream) {
+    kernels->rope_attention(args, stream);
   });
 }
 
@@ -194,6 +246,10 @@ void Ops::decode_rows(const DecodeRowsArgs& args, std::uint32_t sequences) {
   op.put(device_, stream_, [kernels = kernels_.get(), args](NativeStream stream) {
     kernels->decode_rows(args, stream);
   });
+}
+
+void Ops::prepare(const KernelShapes& shapes) {
+  if (kernels_) kernels_->prepare(shapes);
 }
 
 void Ops::upload(void* to, const void* from, std::uint64_t bytes) {

@@ -26,6 +26,12 @@ class Ops {
   void silu_mul(const SiluMulArgs& args);
   void sample(const SampleArgs& args, std::uint32_t sequences);
   void decode_rows(const DecodeRowsArgs& args, std::uint32_t sequences);
+  // In place of the parts one after another.
+  void norm_linear(const NormLinearArgs& args, const Weights& weights);
+  void gated(const GatedArgs& args, const Weights& weights);
+  void rope_attention(const RopeAttentionArgs& args, const Weights& weights);
+  // See IKernels::prepare.
+  void prepare(const KernelShapes& shapes);
   // The host's data to the device and back, in stream order; pinned memory on the host's side.
   void upload(void* to, const void* from, std::uint64_t bytes);
   void download(void* to, const void* from, std::uint64_t bytes);

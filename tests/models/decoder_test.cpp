@@ -2,6 +2,7 @@
 // so the pieces that a prompt is cut into do not matter. And what a decoder takes and refuses.
 #include <algorithm>
 
+#include "core/device/device_decorator.hpp"
 #include "core/engine/resident_provider.hpp"
 #include "tests/catch.hpp"
 #include "tests/models/rig.hpp"
@@ -116,6 +117,69 @@ TEST_CASE("positions end where the model's do", "[decoder]") {
   CHECK(Decoder::max_context(load_model_config(checkpoint("qwen3-tiny-yarn"))) == 4096);
   CHECK(Decoder::max_context(load_model_config(checkpoint("qwen2-f16-yarn"))) == 512);
   CHECK(Decoder::max_context(load_model_config(checkpoint("llama-mqa-linear"))) == 2048);
+}
+
+// Compares what the runs of each repeated sequence enqueue.
+class RepeatsDevice final : public DeviceDecorator<IDevice> {
+ public:
+  explicit RepeatsDevice(std::unique_ptr<IDevice> below)
+      : DeviceDecorator(*below), owned_(std::move(below)) {}
+
+  void enqueue(StreamId stream, const Op& op, const Body& body) override {
+    if (running_) now_.push_back(describe(stream, op));
+    below_.enqueue(stream, op, body);
+  }
+  void copy(StreamId stream, const Op& op, void* to, const void* from,
+            std::uint64_t bytes) override {
+    if (running_) now_.push_back(describe(stream, op));
+    below_.copy(stream, op, to, from, bytes);
+  }
+  std::unique_ptr<Repeated> make_repeated(StreamId) override {
+    ++sequences;
+    return std::make_unique<Compared>(*this);
+  }
+
+  int sequences = 0, runs = 0;
+
+ private:
+  class Compared final : public Repeated {
+   public:
+    explicit Compared(RepeatsDevice& device) : device_(device) {}
+    void run(const std::function<void()>& enqueue) override {
+      device_.now_.clear();
+      device_.running_ = true;
+      enqueue();
+      device_.running_ = false;
+      if (first_.empty()) first_ = device_.now_;
+      CHECK(device_.now_ == first_);
+      ++device_.runs;
+    }
+
+   private:
+    RepeatsDevice& device_;
+    std::vector<std::string> first_;
+  };
+
+  static std::string describe(StreamId stream, const Op& op) {
+    std::string out = fmt::format("{} {}", stream, op.name);
+    for (const auto& ranges : {op.reads, op.writes})
+      for (const Range& range : ranges) out += fmt::format(" {:x}+{}", range.begin, range.size);
+    return out;
+  }
+
+  std::unique_ptr<IDevice> owned_;
+  bool running_ = false;
+  std::vector<std::string> now_;
+};
+
+TEST_CASE("decode passes that are alike enqueue the same operations", "[decoder]") {
+  auto made = std::make_unique<RepeatsDevice>(make_test_device());
+  RepeatsDevice& device = *made;
+  ModelRig rig(checkpoint("qwen3-tiny"), {}, std::move(made));
+  const Ids prompt = made_up_prompt(250, 9, rig.config().vocab);
+  trace_on(rig, {prompt, prompt}, 12, {.context = kContext, .sequences = 2});
+  CHECK(device.runs == 11);
+  CHECK(device.sequences == 2);  // up to 256 positions, and beyond
 }
 
 }  // namespace

@@ -225,6 +225,68 @@ TEST_CASE("silu_mul declares what it touches", "[ops]") {
   CHECK(size_of(rig.device().last().writes) == kRows * kHidden * 2);
 }
 
+TEST_CASE("a norm and a product in one declare what they touch", "[ops]") {
+  Rig rig;
+  constexpr std::uint32_t kOut = 2 * kHidden;
+  std::byte* slab = rig.values(kOut * kHidden + kHidden);
+  const Weights weights = slab_of(slab, (kOut * kHidden + kHidden) * 2);
+  NormLinearArgs args;
+  args.norm.x = rig.values(kRows * kHidden);
+  args.norm.weight = slab + kOut * kHidden * 2;
+  args.norm.out = rig.values(kRows * kHidden);
+  args.norm.rows = kRows;
+  args.norm.cols = kHidden;
+  args.linear.x = args.norm.out;
+  args.linear.weight = slab;
+  args.linear.out = rig.values(kRows * kOut);
+  args.linear.rows = kRows;
+  args.linear.n = kOut;
+  args.linear.k = kHidden;
+  rig.ops().norm_linear(args, weights);
+  rig.check();
+  CHECK(size_of(rig.device().last().reads) == 2 * kRows * kHidden * 2 + weights.range.size);
+  CHECK(size_of(rig.device().last().writes) == kRows * kHidden * 2 + kRows * kOut * 2);
+
+  GatedArgs gated{args.norm, args.linear, {}};
+  gated.silu.gate_up = args.linear.out;
+  gated.silu.out = rig.values(kRows * kHidden);
+  gated.silu.rows = kRows;
+  gated.silu.inter = kHidden;
+  rig.ops().gated(gated, weights);
+  rig.check();
+  CHECK(size_of(rig.device().last().writes) == 2 * kRows * kHidden * 2 + kRows * kOut * 2);
+  CHECK(rig.device().last().flops ==
+        4u * kRows * kHidden + 2u * kRows * kOut * kHidden + 5u * kRows * kHidden);
+}
+
+TEST_CASE("rotation and attention in one declare what they touch", "[ops]") {
+  Rig rig;
+  RopeAttentionArgs args;
+  args.rope.qkv = rig.values(kRows * kColumns);
+  args.rope.rows = rig.rows();
+  args.rope.heads = kHeads;
+  std::byte* slab = rig.values(2 * kHeadDim);
+  args.rope.q_norm = slab;
+  args.rope.k_norm = slab + kHeadDim * 2;
+  args.rope.cos = rig.ints(std::vector<float>(kContext * kHeadDim / 2, 0.8f));
+  args.rope.sin = rig.ints(std::vector<float>(kContext * kHeadDim / 2, 0.6f));
+  args.rope.context = kContext;
+  args.rope.kv = rig.kv();
+  args.attention.qkv = args.rope.qkv;
+  args.attention.rows = args.rope.rows;
+  args.attention.heads = kHeads;
+  args.attention.scale = 0.25f;
+  args.attention.kv = args.rope.kv;
+  args.attention.out = rig.values(kRows * kHeads * kHeadDim);
+  args.attention.attended = 64 + 65 + 1 + 2 + 100;
+  args.attention.cached = 65 + 2 + 100;
+  rig.ops().rope_attention(args, slab_of(slab, 2 * kHeadDim * 2));
+  rig.check();
+  const std::uint64_t pages = args.rope.kv.page_count * args.rope.kv.page_bytes;
+  CHECK(size_of(rig.device().last().writes) ==
+        kRows * kColumns * 2 + pages + kRows * kHeads * kHeadDim * 2);
+}
+
 TEST_CASE("sample declares what it touches", "[ops]") {
   Rig rig;
   SampleArgs args;
