@@ -54,6 +54,58 @@ __device__ inline float warp_max(float x) {
   return x;
 }
 
+// Eight values that are loaded and stored together, 16 bytes at a time.
+template <typename T>
+struct alignas(16) Eight {
+  T v[8];
+};
+
+// Values i to i + 7 of `data`, of which there are `count`; zeros beyond.
+template <typename T>
+__device__ inline Eight<T> load_eight(const T* data, std::uint32_t i, std::uint32_t count) {
+  if (count % 8 == 0) return *reinterpret_cast<const Eight<T>*>(data + i);
+  Eight<T> out;
+#pragma unroll
+  for (int e = 0; e < 8; ++e) out.v[e] = i + e < count ? data[i + e] : from_float<T>(0.0f);
+  return out;
+}
+template <typename T>
+__device__ inline void store_eight(T* data, std::uint32_t i, std::uint32_t count,
+                                   const Eight<T>& values) {
+  if (count % 8 == 0) {
+    *reinterpret_cast<Eight<T>*>(data + i) = values;
+    return;
+  }
+#pragma unroll
+  for (int e = 0; e < 8; ++e)
+    if (i + e < count) data[i + e] = values.v[e];
+}
+
+// A value of an array whose type is known when the kernel runs.
+__device__ inline float value_at(const void* data, DType type, std::size_t i) {
+  switch (type) {
+    case DType::f32: return static_cast<const float*>(data)[i];
+    case DType::bf16: return to_float(static_cast<const __nv_bfloat16*>(data)[i]);
+    case DType::f16: return to_float(static_cast<const __half*>(data)[i]);
+  }
+  return 0;
+}
+
+__device__ inline void load_eight(const void* data, DType type, std::uint32_t i,
+                                  std::uint32_t count, float (&out)[8]) {
+  const auto widen = [&](const auto& eight) {
+#pragma unroll
+    for (int e = 0; e < 8; ++e) out[e] = to_float(eight.v[e]);
+  };
+  switch (type) {
+    case DType::f32: return widen(load_eight(static_cast<const float*>(data), i, count));
+    case DType::bf16: return widen(load_eight(static_cast<const __nv_bfloat16*>(data), i, count));
+    case DType::f16: return widen(load_eight(static_cast<const __half*>(data), i, count));
+  }
+}
+
+__device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
+
 // The sum over a block of kThreads, in every thread; the order depends on kThreads alone.
 template <int kThreads>
 __device__ inline float block_sum(float x) {
@@ -70,7 +122,11 @@ __device__ inline float block_sum(float x) {
 }
 
 // Programmatic dependent launch (sm_90 and later): a kernel may begin before the one ahead of it has
-// ended. What it wrote may be read after wait_for_previous(); weights may be read before.
+// ended, and reads what that one wrote after wait_for_previous() only; weights it may read at once.
+//
+// Every thread of every kernel waits. A kernel calls let_next_begin() after that, so that the next
+// one begins when all but the kernel ahead of it have ended; the exceptions, products with a residual,
+// are followed by kernels that read nothing but weights before they wait.
 __device__ inline void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/device/cuda_error.hpp"
+#include "models/ops/cuda_first_run.hpp"
 #include "models/ops/cuda_launchers.hpp"
 #include "models/ops/cuda_matmul.hpp"
 
@@ -14,14 +15,61 @@ namespace {
 // Programmatic dependent launch came with this architecture.
 constexpr int kOverlapMajor = 9;
 
+int attribute(cudaDeviceAttr which) {
+  int ordinal = 0, value = 0;
+  SLUICE_CUDA_CHECK(cudaGetDevice(&ordinal));
+  SLUICE_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, ordinal));
+  return value;
+}
+
+// Memory that starts as zeros and only grows. What used it before is waited for then, so that it
+// should be as large as it will ever be before a sequence of operations is kept.
+class Space {
+ public:
+  Space(IDevice& device, std::string_view what) : device_(device), what_(what) {}
+
+  template <typename T>
+  T* of(std::uint64_t count, cudaStream_t stream) {
+    if (buffer_.bytes() < count * sizeof(T)) {
+      SLUICE_CUDA_CHECK(cudaStreamSynchronize(stream));
+      buffer_ = Buffer();
+      buffer_ = Buffer(device_, Buffer::Where::device, count * sizeof(T), what_);
+      SLUICE_CUDA_CHECK(cudaMemsetAsync(buffer_.data(), 0, buffer_.bytes(), stream));
+    }
+    return buffer_.as<T>();
+  }
+
+ private:
+  IDevice& device_;
+  std::string_view what_;
+  Buffer buffer_;
+};
+
+class TemporaryStream {
+ public:
+  TemporaryStream() {
+    SLUICE_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  }
+  ~TemporaryStream() { cudaStreamDestroy(stream_); }
+  TemporaryStream(const TemporaryStream&) = delete;
+  TemporaryStream& operator=(const TemporaryStream&) = delete;
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
 class CudaKernels final : public IKernels {
  public:
-  explicit CudaKernels(IDevice& device) : device_(device), matmul_(device) {
-    int ordinal = 0, major = 0;
-    SLUICE_CUDA_CHECK(cudaGetDevice(&ordinal));
-    SLUICE_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal));
-    overlap_ = major >= kOverlapMajor;
-  }
+  explicit CudaKernels(IDevice& device)
+      : device_(device),
+        overlap_(attribute(cudaDevAttrComputeCapabilityMajor) >= kOverlapMajor),
+        processors_(static_cast<std::uint32_t>(attribute(cudaDevAttrMultiProcessorCount))),
+        matmul_(device),
+        partials_(device, "the attention workspace"),
+        attention_arrived_(device, "the attention workspace"),
+        best_(device, "the sampling workspace"),
+        sample_arrived_(device, "the sampling workspace") {}
 
   void embed(const EmbedArgs& args, NativeStream stream) const override {
     cuda_embed(args, on(stream));
@@ -30,9 +78,7 @@ class CudaKernels final : public IKernels {
     cuda_rms_norm(args, on(stream));
   }
   void linear(const LinearArgs& args, NativeStream stream) const override {
-    const bool many = args.rows > kFewRows && args.type != DType::f32 &&
-                      args.type == args.weight_type && args.k % 8 == 0 && args.n % 8 == 0;
-    if (!many) return cuda_linear_few(args, on(stream));
+    if (!is_long(args)) return cuda_linear_few(args, on(stream));
     matmul_(args, static_cast<cudaStream_t>(stream));
     if (args.bias || args.residual) cuda_linear_finish(args, on(stream));
   }
@@ -42,51 +88,97 @@ class CudaKernels final : public IKernels {
   void attention(const AttentionArgs& args, NativeStream stream) const override {
     if (args.consecutive && cuda_has_prefill_attention(args.type, args.kv.head_dim))
       return cuda_prefill_attention(args, on(stream));
-    decode_attention(args, on(stream));
+    for_few_rows(args, [&](const AttentionArgs& few) {
+      cuda_decode_attention(few, attention_space(few, on(stream).stream), on(stream));
+    });
   }
   void silu_mul(const SiluMulArgs& args, NativeStream stream) const override {
     cuda_silu_mul(args, on(stream));
   }
   void sample(const SampleArgs& args, NativeStream stream) const override {
-    cuda_sample(args, on(stream));
+    cuda_sample(args, sample_space(args.rows, args.vocab, on(stream).stream), on(stream));
   }
   void decode_rows(const DecodeRowsArgs& args, NativeStream stream) const override {
     cuda_decode_rows(args, on(stream));
   }
 
+  void norm_linear(const NormLinearArgs& args, NativeStream stream) const override {
+    if (!cuda_can_norm_linear(args.linear)) return IKernels::norm_linear(args, stream);
+    cuda_norm_linear(args, on(stream));
+  }
+  void gated(const GatedArgs& args, NativeStream stream) const override {
+    if (!cuda_can_norm_linear(args.gate_up)) return IKernels::gated(args, stream);
+    cuda_gated(args, on(stream));
+  }
+  void rope_attention(const RopeAttentionArgs& args, NativeStream stream) const override {
+    if (args.attention.consecutive || args.attention.rows.count > kFewRows)
+      return IKernels::rope_attention(args, stream);
+    cuda_rope_attention(args, attention_space(args.attention, on(stream).stream), on(stream));
+  }
+
+  void prepare(const KernelShapes& shapes) override {
+    const TemporaryStream stream;
+    KvLayer kv;
+    kv.kv_heads = shapes.kv_heads;
+    kv.head_dim = shapes.head_dim;
+    kv.pages_per_sequence = (shapes.context + kPageTokens - 1) / kPageTokens;
+    const bool tiled = cuda_has_prefill_attention(shapes.type, shapes.head_dim);
+    AttentionArgs attention{.type = shapes.type, .heads = shapes.heads, .kv = kv};
+    attention.rows.count = std::min(kFewRows, tiled ? shapes.sequences : shapes.rows);
+    attention_space(attention, stream);
+    sample_space(shapes.sequences, shapes.vocab, stream);
+    if (shapes.type != DType::f32 && shapes.rows > kFewRows)
+      for (const auto& [n, k] : shapes.matrices)
+        if (n % 8 == 0 && k % 8 == 0) matmul_.prepare(shapes.type, n, k, shapes.rows, stream);
+    cuda_first_run(device_, *this, shapes, stream);
+  }
+
  private:
-  CudaLaunch on(NativeStream stream) const { return {static_cast<cudaStream_t>(stream), overlap_}; }
+  CudaLaunch on(NativeStream stream) const {
+    return {static_cast<cudaStream_t>(stream), overlap_, processors_};
+  }
+
+  static bool is_long(const LinearArgs& args) {
+    return args.rows > kFewRows && args.type != DType::f32 && args.type == args.weight_type &&
+           args.k % 8 == 0 && args.n % 8 == 0;
+  }
+
+  CudaAttentionSpace attention_space(const AttentionArgs& args, cudaStream_t stream) const {
+    if (!cuda_has_decode_attention(args))
+      throw Error("the CUDA kernels have no attention for heads of {} values in {}",
+                  args.kv.head_dim, name_of(args.type));
+    const CudaAttentionNeed need = cuda_attention_need(args.rows.count, args);
+    return {partials_.of<float>(need.partials, stream),
+            attention_arrived_.of<std::uint32_t>(need.arrived, stream)};
+  }
+  CudaSampleSpace sample_space(std::uint32_t rows, std::uint32_t vocab, cudaStream_t stream) const {
+    return {best_.of<CudaBest>(std::uint64_t{rows} * cuda_sample_parts(vocab), stream),
+            sample_arrived_.of<std::uint32_t>(rows, stream)};
+  }
 
   // A few rows at a time, so that the spans' partial results stay small.
-  void decode_attention(AttentionArgs args, const CudaLaunch& launch) const {
+  template <typename F>
+  static void for_few_rows(const AttentionArgs& args, const F& f) {
     const std::uint32_t all = args.rows.count;
-    const std::size_t width = std::size_t{args.heads + 2 * args.kv.kv_heads} * args.kv.head_dim;
-    const std::size_t bytes = size_of(args.type);
-    const std::uint64_t needed =
-        4 * cuda_attention_workspace(std::min(all, kFewRows), args.heads, args.kv.head_dim,
-                                     args.kv.pages_per_sequence * kPageTokens);
-    if (partials_.bytes() < needed) {
-      SLUICE_CUDA_CHECK(cudaStreamSynchronize(launch.stream));
-      partials_ = Buffer();
-      partials_ = Buffer(device_, Buffer::Where::device, needed, "the attention workspace");
-    }
+    const std::size_t bytes = args.kv.head_dim * size_of(args.type);
     for (std::uint32_t first = 0; first < all; first += kFewRows) {
       AttentionArgs part = args;
       part.rows.count = std::min(kFewRows, all - first);
       part.rows.tokens += first;
       part.rows.sequences += first;
       part.rows.positions += first;
-      part.qkv = static_cast<const std::byte*>(args.qkv) + first * width * bytes;
-      part.out = static_cast<std::byte*>(args.out) +
-                 std::size_t{first} * args.heads * args.kv.head_dim * bytes;
-      cuda_decode_attention(part, partials_.as<float>(), launch);
+      part.qkv = static_cast<const std::byte*>(args.qkv) +
+                 first * (args.heads + std::size_t{2} * args.kv.kv_heads) * bytes;
+      part.out = static_cast<std::byte*>(args.out) + std::size_t{first} * args.heads * bytes;
+      f(part);
     }
   }
 
   IDevice& device_;
-  bool overlap_ = false;
+  bool overlap_;
+  std::uint32_t processors_;
   mutable CudaMatmul matmul_;
-  mutable Buffer partials_;  // grown at the first passes, then constant
+  mutable Space partials_, attention_arrived_, best_, sample_arrived_;
 };
 
 }  // namespace

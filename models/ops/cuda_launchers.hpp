@@ -1,5 +1,4 @@
-// What the CUDA sources offer to the class that implements IKernels. `overlap` says whether the
-// architecture has programmatic dependent launch.
+// What the CUDA sources offer to the class that implements IKernels.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -11,12 +10,11 @@ namespace sluice {
 
 // Rows of activations up to which weights are read once, by the matrix-vector kernels.
 inline constexpr std::uint32_t kFewRows = 16;
-// Positions that one block of decode attention covers.
-inline constexpr std::uint32_t kAttentionSpan = 256;
 
 struct CudaLaunch {
   cudaStream_t stream = nullptr;
-  bool overlap = false;
+  bool overlap = false;  // the architecture has programmatic dependent launch
+  std::uint32_t processors = 1;
 };
 
 void cuda_embed(const EmbedArgs& args, const CudaLaunch& launch);
@@ -27,18 +25,48 @@ void cuda_decode_rows(const DecodeRowsArgs& args, const CudaLaunch& launch);
 
 // y = x W^T for at most kFewRows rows, or for any number of them in f32.
 void cuda_linear_few(const LinearArgs& args, const CudaLaunch& launch);
-// The rest of a linear after its product is in `args.out`: bias, rounding, residual.
+// The rest of a linear after its product is in `args.out`: bias, rounding, residual. n is a multiple
+// of 8.
 void cuda_linear_finish(const LinearArgs& args, const CudaLaunch& launch);
+// Whether a norm before this product, with SiLU after it or not, can be done by one kernel.
+bool cuda_can_norm_linear(const LinearArgs& args);
+void cuda_norm_linear(const NormLinearArgs& args, const CudaLaunch& launch);
+void cuda_gated(const GatedArgs& args, const CudaLaunch& launch);
 
-// f32 values of workspace that decode attention needs for `rows` rows of up to `positions`.
-std::uint64_t cuda_attention_workspace(std::uint32_t rows, std::uint32_t heads,
-                                       std::uint32_t head_dim, std::uint32_t positions);
-void cuda_decode_attention(const AttentionArgs& args, float* workspace, const CudaLaunch& launch);
+// Memory that decode attention works in, by launches one after another.
+struct CudaAttentionSpace {
+  float* partials = nullptr;
+  std::uint32_t* arrived = nullptr;  // zero between launches
+};
+struct CudaAttentionNeed {
+  std::uint64_t partials = 0, arrived = 0;  // elements
+};
+// For `rows` rows of operations like this one, their lengths up to what the cache holds.
+CudaAttentionNeed cuda_attention_need(std::uint32_t rows, const AttentionArgs& args);
+// Whether the kernels can do with heads of this size.
+bool cuda_has_decode_attention(const AttentionArgs& args);
+void cuda_decode_attention(const AttentionArgs& args, const CudaAttentionSpace& space,
+                           const CudaLaunch& launch);
+// For rows of different sequences.
+void cuda_rope_attention(const RopeAttentionArgs& args, const CudaAttentionSpace& space,
+                         const CudaLaunch& launch);
 // Tiled on tensor cores, for rows that are consecutive positions of one sequence, where the type and
 // the size of a head allow it.
 bool cuda_has_prefill_attention(DType type, std::uint32_t head_dim);
 void cuda_prefill_attention(const AttentionArgs& args, const CudaLaunch& launch);
 
-void cuda_sample(const SampleArgs& args, const CudaLaunch& launch);
+// The likeliest token of a part of a row of logits.
+struct CudaBest {
+  float logit;
+  std::int32_t id;          // -1: all are suppressed
+  std::uint32_t is_finite;  // all logits of the part are
+};
+std::uint32_t cuda_sample_parts(std::uint32_t vocab);
+// Memory that sampling works in, by launches one after another.
+struct CudaSampleSpace {
+  CudaBest* best = nullptr;          // [rows * cuda_sample_parts(vocab)]
+  std::uint32_t* arrived = nullptr;  // [rows], zero between launches
+};
+void cuda_sample(const SampleArgs& args, const CudaSampleSpace& space, const CudaLaunch& launch);
 
 }  // namespace sluice

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/device/cuda_error.hpp"
+
 namespace sluice {
 namespace {
 
@@ -56,7 +58,8 @@ struct CudaMatmul::Plan {
 };
 
 CudaMatmul::CudaMatmul(IDevice& device)
-    : workspace_(device, Buffer::Where::device, kWorkspaceBytes, "the cuBLASLt workspace") {
+    : device_(device),
+      workspace_(device, Buffer::Where::device, kWorkspaceBytes, "the cuBLASLt workspace") {
   check(cublasLtCreate(&handle_), "cublasLtCreate");
 }
 
@@ -65,13 +68,14 @@ CudaMatmul::~CudaMatmul() {
   cublasLtDestroy(handle_);
 }
 
-CudaMatmul::Plan& CudaMatmul::plan_for(const LinearArgs& args) {
-  const std::uint32_t rows = padded(args.rows);
-  auto& plan = plans_[{args.type, args.n, args.k, rows}];
+CudaMatmul::Plan& CudaMatmul::plan_for(DType dtype, std::uint32_t n, std::uint32_t k,
+                                       std::uint32_t rows) {
+  rows = padded(rows);
+  auto& plan = plans_[{dtype, n, k, rows}];
   if (plan) return *plan;
-  const cudaDataType_t type = args.type == DType::bf16 ? CUDA_R_16BF : CUDA_R_16F;
+  const cudaDataType_t type = dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_16F;
   auto made = std::make_unique<Plan>(type);
-  const Layout weights(type, args.k, args.n), x(type, args.k, rows), out(type, args.n, rows);
+  const Layout weights(type, k, n), x(type, k, rows), out(type, n, rows);
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
   check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
@@ -84,23 +88,45 @@ CudaMatmul::Plan& CudaMatmul::plan_for(const LinearArgs& args) {
   cublasLtMatmulPreferenceDestroy(preference);
   check(status, "cublasLtMatmulAlgoGetHeuristic");
   if (found == 0)
-    throw Error("cuBLASLt has no algorithm for a product of [{}, {}] and [{}, {}]", rows, args.k,
-                args.n, args.k);
+    throw Error("cuBLASLt has no algorithm for a product of [{}, {}] and [{}, {}]", rows, k, n, k);
   made->algorithm = result.algo;
   plan = std::move(made);
   return *plan;
 }
 
-void CudaMatmul::operator()(const LinearArgs& args, cudaStream_t stream) {
-  const Plan& plan = plan_for(args);
+void CudaMatmul::multiply(const Plan& plan, std::uint32_t rows, std::uint32_t n, std::uint32_t k,
+                          const void* weight, const void* x, void* out, cudaStream_t stream) {
   // cuBLASLt counts columns first: a row-major [rows, k] is its [k, rows].
-  const Layout weights(plan.type, args.k, args.n), x(plan.type, args.k, args.rows),
-      out(plan.type, args.n, args.rows);
+  const Layout a(plan.type, k, n), b(plan.type, k, rows), c(plan.type, n, rows);
   const float one = 1, zero = 0;
-  check(cublasLtMatmul(handle_, plan.operation, &one, args.weight, weights, args.x, x, &zero,
-                       args.out, out, args.out, out, &plan.algorithm, workspace_.data(),
-                       kWorkspaceBytes, stream),
+  check(cublasLtMatmul(handle_, plan.operation, &one, weight, a, x, b, &zero, out, c, out, c,
+                       &plan.algorithm, workspace_.data(), kWorkspaceBytes, stream),
         "cublasLtMatmul");
+}
+
+void CudaMatmul::operator()(const LinearArgs& args, cudaStream_t stream) {
+  multiply(plan_for(args.type, args.n, args.k, args.rows), args.rows, args.n, args.k, args.weight,
+           args.x, args.out, stream);
+}
+
+// A kernel is loaded when it first runs; a corner of the product does for that.
+void CudaMatmul::prepare(DType type, std::uint32_t n, std::uint32_t k, std::uint32_t rows,
+                         cudaStream_t stream) {
+  const std::uint32_t corner_n = std::min(n, 256u), corner_k = std::min(k, 512u);
+  const std::uint64_t weights = std::uint64_t{corner_n} * corner_k * size_of(type);
+  const std::uint64_t x = std::uint64_t{padded(rows)} * corner_k * size_of(type);
+  const std::uint64_t out = std::uint64_t{padded(rows)} * corner_n * size_of(type);
+  const Buffer scratch(device_, Buffer::Where::device, weights + x + out,
+                       "a product to begin with");
+  SLUICE_CUDA_CHECK(cudaMemsetAsync(scratch.data(), 0, scratch.bytes(), stream));
+  const auto run = [&](std::uint32_t size) {
+    multiply(plan_for(type, n, k, size), size, corner_n, corner_k, scratch.data(),
+             scratch.data() + weights, scratch.data() + weights + x, stream);
+  };
+  for (const std::uint32_t size : kPaddedRows)
+    if (size < padded(rows)) run(size);
+  run(padded(rows));
+  SLUICE_CUDA_CHECK(cudaStreamSynchronize(stream));
 }
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "core/device/device.hpp"
+#include "models/ops/cuda_launchers.hpp"
 #include "models/ops/kernels.hpp"
 
 namespace sluice {
@@ -22,10 +23,18 @@ class CudaMatmul {
   // bf16 or f16. Bias and residual are left to the caller.
   void operator()(const LinearArgs& args, cudaStream_t stream);
 
+  // Chooses the algorithms for products of up to `rows` rows and loads their kernels.
+  void prepare(DType type, std::uint32_t n, std::uint32_t k, std::uint32_t rows,
+               cudaStream_t stream);
+
  private:
   struct Plan;
-  Plan& plan_for(const LinearArgs& args);
+  Plan& plan_for(DType type, std::uint32_t n, std::uint32_t k, std::uint32_t rows);
 
+  void multiply(const Plan& plan, std::uint32_t rows, std::uint32_t n, std::uint32_t k,
+                const void* weight, const void* x, void* out, cudaStream_t stream);
+
+  IDevice& device_;
   cublasLtHandle_t handle_ = nullptr;
   Buffer workspace_;
   // By type, n, k and the rows padded to 64, 256, 1024 or 2048: a few algorithms serve every prompt.

@@ -45,7 +45,7 @@ __device__ inline void copy_async(void* to_shared, const void* from, bool presen
 __device__ inline void close_copy_group() { asm volatile("cp.async.commit_group;"); }
 template <int kOpen>
 __device__ inline void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen));
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
 }
 
 __device__ inline uint32_t pack(float low, float high, __nv_bfloat16) {

@@ -34,6 +34,14 @@ struct Stage {
   Tile<T, kDim> keys, values;
 };
 
+constexpr float kLog2E = 1.44269504f;
+
+__device__ inline float two_to(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // The online softmax of Dao, "FlashAttention-2", 2023: a running maximum and sum per row, what was
 // summed before rescaled when the maximum grows. Tiles ascend from position 0, so a row's result
 // depends on its position alone.
@@ -86,6 +94,10 @@ __global__ void __launch_bounds__(kThreads) prefill_kernel(const AttentionArgs a
   const int upper_position = first_position + int(upper_row);
   const int lower_position = upper_position + 8;
 
+  const int first_of_warp = first_position + int(block_row) + warp * 16;
+  // Scores stay as the products leave them; the exponential's base is 2.
+  const float scale = args.scale * kLog2E;
+
   float value[kDimTiles][4] = {};
   float most[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
   for (int tile = 0; tile < tiles; ++tile) {
@@ -113,22 +125,26 @@ __global__ void __launch_bounds__(kThreads) prefill_kernel(const AttentionArgs a
     }
 
     const int tile_begin = tile * kKeys;
+    if (tile_begin + kKeys - 1 > first_of_warp) {
+#pragma unroll
+      for (int t = 0; t < kKeyTiles; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int key = tile_begin + t * 8 + q * 2 + i % 2;
+          if (key > (i < 2 ? upper_position : lower_position)) score[t][i] = -INFINITY;
+        }
+    }
     float highest[2] = {most[0], most[1]};
 #pragma unroll
     for (int t = 0; t < kKeyTiles; ++t)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int key = tile_begin + t * 8 + q * 2 + i % 2;
-        const bool seen = key <= (i < 2 ? upper_position : lower_position);
-        score[t][i] = seen ? score[t][i] * args.scale : -INFINITY;
-        highest[i / 2] = fmaxf(highest[i / 2], score[t][i]);
-      }
+      for (int i = 0; i < 4; ++i) highest[i / 2] = fmaxf(highest[i / 2], score[t][i]);
     float shrink[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       highest[r] = fmaxf(highest[r], __shfl_xor_sync(kAllLanes, highest[r], 1));
       highest[r] = fmaxf(highest[r], __shfl_xor_sync(kAllLanes, highest[r], 2));
-      shrink[r] = expf(most[r] - highest[r]);
+      shrink[r] = two_to((most[r] - highest[r]) * scale);
       most[r] = highest[r];
       sum[r] *= shrink[r];
     }
@@ -143,7 +159,7 @@ __global__ void __launch_bounds__(kThreads) prefill_kernel(const AttentionArgs a
       float e[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        e[i] = expf(score[t][i] - most[i / 2]);
+        e[i] = two_to(fmaf(score[t][i], scale, -most[i / 2] * scale));
         sum[i / 2] += e[i];
       }
       weight[t / 2][t % 2 * 2] = pack(e[0], e[1], T{});
@@ -187,8 +203,9 @@ template <typename T, int kDim>
 void launch_prefill(const AttentionArgs& args, const CudaLaunch& on) {
   constexpr std::size_t kShared = 2 * sizeof(Stage<T, kDim>);
   const auto kernel = prefill_kernel<T, kDim>;
-  SLUICE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         static_cast<int>(kShared)));
+  static const cudaError_t allowed = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kShared));
+  SLUICE_CUDA_CHECK(allowed);
   const dim3 grid((args.rows.count + kQueries - 1) / kQueries, args.heads);
   launch(kernel, grid, kThreads, kShared, on.stream, on.overlap, args);
 }

@@ -7,6 +7,7 @@ namespace {
 
 constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / kWarp;
+constexpr std::uint32_t kPart = kThreads * 8;  // logits of a block
 
 // Unsigned numbers in the order of the floats.
 __device__ inline std::uint32_t ordered(float x) {
@@ -21,32 +22,36 @@ __device__ inline float from_ordered(std::uint32_t order) {
 template <typename V, typename Combine>
 __device__ V combine_block(V mine, Combine combine) {
   __shared__ V parts[kWarps];
+  static_assert(kWarps == kWarp);
+  const auto combine_warp = [&](V value) {
 #pragma unroll
-  for (int offset = kWarp / 2; offset > 0; offset /= 2)
-    mine = combine(mine, mine.from_lane_down(offset));
+    for (int offset = kWarp / 2; offset > 0; offset /= 2)
+      value = combine(value, value.of_lane(offset));
+    return value;
+  };
+  mine = combine_warp(mine);
   if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = mine;
   __syncthreads();
-  V all = parts[0];
-  for (int w = 1; w < kWarps; ++w) all = combine(all, parts[w]);
+  mine = combine_warp(parts[threadIdx.x % kWarp]);
   __syncthreads();
-  return all;
+  return mine;
 }
 
-struct Best {
-  float logit;
-  std::int32_t id;  // -1: none
-
-  __device__ Best from_lane_down(int offset) const {
-    return {__shfl_down_sync(kAllLanes, logit, offset), __shfl_down_sync(kAllLanes, id, offset)};
+struct Best : CudaBest {
+  __device__ Best of_lane(int offset) const {
+    return {{__shfl_xor_sync(kAllLanes, logit, offset), __shfl_xor_sync(kAllLanes, id, offset),
+             __shfl_xor_sync(kAllLanes, is_finite, offset)}};
   }
 };
 
 struct Likelier {
   __device__ Best operator()(Best a, Best b) const {
-    if (b.id < 0) return a;
-    if (a.id < 0) return b;
-    if (a.logit != b.logit) return a.logit > b.logit ? a : b;
-    return a.id < b.id ? a : b;
+    Best best = a;
+    const bool other =
+        a.id < 0 || (b.id >= 0 && (b.logit > a.logit || (b.logit == a.logit && b.id < a.id)));
+    if (other) best = b;
+    best.is_finite = a.is_finite && b.is_finite;
+    return best;
   }
 };
 
@@ -54,9 +59,8 @@ struct Mass {
   double weight;
   std::uint32_t count;
 
-  __device__ Mass from_lane_down(int offset) const {
-    return {__shfl_down_sync(kAllLanes, weight, offset),
-            __shfl_down_sync(kAllLanes, count, offset)};
+  __device__ Mass of_lane(int offset) const {
+    return {__shfl_xor_sync(kAllLanes, weight, offset), __shfl_xor_sync(kAllLanes, count, offset)};
   }
 };
 
@@ -165,10 +169,13 @@ __device__ std::int32_t draw(const Row<T>& row, const SamplingParams& params, do
   return row.tied(at, each > 0 ? std::uint32_t(max((target - above) / each, 0.0)) : 0);
 }
 
+// A block finds the likeliest token of kPart; the last of a row's blocks to end chooses.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) sample_kernel(const SampleArgs args) {
+__global__ void __launch_bounds__(kThreads)
+    sample_kernel(const SampleArgs args, const CudaSampleSpace space) {
   wait_for_previous();
-  const std::uint32_t at = blockIdx.x;
+  let_next_begin();
+  const std::uint32_t at = blockIdx.x, part = blockIdx.y, parts = gridDim.y;
   const std::int32_t sequence = args.sequences[at];
   const SamplingParams params = args.params[sequence];
   const auto generated = std::uint32_t(args.generated[sequence]);
@@ -178,32 +185,57 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const SampleArgs args)
              generated < params.min_new_tokens ? args.stop_count : 0,
              0,
              params.temperature};
-  Best mine{0, -1};
-  bool finite = true;
-  for (std::uint32_t id = threadIdx.x; id < args.vocab; id += kThreads) {
-    const float logit = to_float(row.logits[id]);
-    finite = finite && isfinite(logit);
-    if (!row.is_suppressed(id)) mine = Likelier{}(mine, {logit, std::int32_t(id)});
+  constexpr Best kNone{{0, -1, 1}};
+  Best mine = kNone;
+  const std::uint32_t first = part * kPart + threadIdx.x * 8;
+  if (first < args.vocab) {
+    const Eight<T> logits = load_eight(row.logits, first, args.vocab);
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const std::uint32_t id = first + e;
+      if (id >= args.vocab) continue;
+      const float logit = to_float(logits.v[e]);
+      const Best one{{logit, row.is_suppressed(id) ? -1 : std::int32_t(id), isfinite(logit)}};
+      mine = Likelier{}(mine, one);
+    }
+  }
+  mine = combine_block(mine, Likelier{});
+  __shared__ bool ends_last;
+  if (threadIdx.x == 0) {
+    space.best[std::size_t{at} * parts + part] = mine;
+    __threadfence();
+    ends_last = atomicAdd(space.arrived + at, 1u) == parts - 1;
+  }
+  __syncthreads();
+  if (!ends_last) return;
+  __threadfence();
+  mine = kNone;
+  for (std::uint32_t p = threadIdx.x; p < parts; p += kThreads) {
+    const CudaBest& other = space.best[std::size_t{at} * parts + p];
+    mine = Likelier{}(mine, {{__ldcg(&other.logit), __ldcg(&other.id), __ldcg(&other.is_finite)}});
   }
   const Best best = combine_block(mine, Likelier{});
-  finite = __syncthreads_and(finite);
   std::int32_t token = best.id;
-  if (finite && params.temperature > 0) {
+  if (best.is_finite && params.temperature > 0) {
     row.largest = best.logit;
     token = draw(row, params, uniform(params.seed, generated));
   }
   if (threadIdx.x != 0) return;
-  args.chosen[at] = finite ? token : kNotFinite;
-  args.next_tokens[sequence] = finite ? token : 0;
+  space.arrived[at] = 0;  // for the next launch
+  args.chosen[at] = best.is_finite ? token : kNotFinite;
+  args.next_tokens[sequence] = best.is_finite ? token : 0;
   args.lengths[sequence] += 1;
   args.generated[sequence] += 1;
 }
 
 }  // namespace
 
-void cuda_sample(const SampleArgs& args, const CudaLaunch& on) {
+std::uint32_t cuda_sample_parts(std::uint32_t vocab) { return (vocab + kPart - 1) / kPart; }
+
+void cuda_sample(const SampleArgs& args, const CudaSampleSpace& space, const CudaLaunch& on) {
   with_type(args.type, [&](auto t) {
-    launch(sample_kernel<decltype(t)>, args.rows, kThreads, 0, on.stream, on.overlap, args);
+    const dim3 grid(args.rows, cuda_sample_parts(args.vocab));
+    launch(sample_kernel<decltype(t)>, grid, kThreads, 0, on.stream, on.overlap, args, space);
   });
 }
 
