@@ -99,6 +99,8 @@ class CudaDevice final : public IDevice {
   }
 
   std::unique_ptr<Repeated> make_repeated(StreamId stream) override {
+    // Operations of a graph have no times of their own.
+    if (at(stream).keeps_times()) return std::make_unique<Repeated>();
     return std::make_unique<CudaRepeated>(at(stream));
   }
 

@@ -61,6 +61,7 @@ class CudaStream {
   std::uint64_t stall_ns();
   // Times are told from `origin`, which must outlive the stream.
   void keep_times(const CudaTime& origin);
+  bool keeps_times() const { return keeps_times_; }
   std::vector<OpTimes> take_times();
 
  private:

@@ -45,7 +45,7 @@ Weights weights_of(const ModelConfig& c) {
 
 // The formula. With N layers' worth of slots of L, of which `depth` rotate, L - (N - depth) layers
 // cross the link for each token, none when all fit. Beside it the device reads every weight and, on
-// average, half of the final length's keys and values, nine operations a layer. Whichever takes
+// average, half of the final length's keys and values, five operations a layer. Whichever takes
 // longer hides the other.
 double token_ns(const ModelConfig& c, const Machine& machine, std::uint32_t budget,
                 std::uint32_t depth) {
@@ -55,7 +55,7 @@ double token_ns(const ModelConfig& c, const Machine& machine, std::uint32_t budg
   const double link = streamed * weights.layer / machine.h2d.peak_gbps();
   const double positions = kPrompt + kNewTokens / 2.0;
   const double read = layers * (weights.layer + 2 * 2 * c.kv_size() * positions) + weights.head;
-  const double operations = 9 * layers + 4;
+  const double operations = 5 * layers + 4;
   const double compute =
       read / machine.memory_gbps + operations * static_cast<double>(machine.op_ns);
   return std::max(link, compute);
