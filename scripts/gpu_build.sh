@@ -13,7 +13,7 @@ if [[ -z $build ]]; then
   mkdir -p "$build"
   if ! { cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DSLUICE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native &&
          cmake --build "$build" -j "$(nproc)" --target sluice sluice_policies test_gpu_device test_gpu_ops \
-               test_gpu_models bench_device; } >"$build/build.log" 2>&1; then
+               test_cuda_ops test_gpu_models bench_device; } >"$build/build.log" 2>&1; then
     tail -n 40 "$build/build.log" >&2
     exit 1
   fi

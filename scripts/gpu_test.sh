@@ -23,7 +23,7 @@ line() {
 # Each case in a process of its own, as under ctest: an error of the GPU ends the whole process's use of it.
 tests() {
   local program name began passed
-  for program in test_gpu_device test_gpu_ops test_gpu_models; do
+  for program in test_gpu_device test_gpu_ops test_cuda_ops test_gpu_models; do
     while IFS= read -r name; do
       began=$SECONDS passed=true
       timeout 120 "$build/tests/$program" "${name//,/\\,}" >"$logs/test" 2>&1 || passed=false

@@ -71,7 +71,8 @@ std::vector<fs::path> PluginPath::candidates(const std::string& name) const {
     for (const fs::path& directory : rank.directories) {
       const fs::path file = directory / (name + ".so");
       std::error_code none;
-      if (!fs::exists(file, none)) continue;
+      // A link to nothing counts: it is refused when it is loaded, by its name.
+      if (!fs::exists(fs::symlink_status(file, none))) continue;
       if (files.empty() || !(rank.first_wins || same_bytes(files.front(), file)))
         files.push_back(file);
     }

@@ -71,7 +71,7 @@ void cuda_first_run(IDevice& device, const IKernels& kernels, const KernelShapes
     kernels.norm_linear({norm, linear}, stream);
     kernels.linear(linear, stream);
     kernels.silu_mul(silu, stream);
-    if (type != DType::f32) cuda_linear_finish(linear, {.stream = stream});
+    if (type != DType::f32) cuda_add_residual(linear, {.stream = stream});
     linear.n = kManyRows;
     kernels.linear(linear, stream);
   }

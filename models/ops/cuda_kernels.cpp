@@ -80,9 +80,13 @@ class CudaKernels final : public IKernels {
   void linear(const LinearArgs& args, NativeStream stream) const override {
     if (!is_long(args)) return cuda_linear_few(args, on(stream));
     matmul_(args, static_cast<cudaStream_t>(stream));
-    if (args.bias || args.residual) cuda_linear_finish(args, on(stream));
+    if (args.residual) cuda_add_residual(args, on(stream));
   }
   void rope_store(const RopeStoreArgs& args, NativeStream stream) const override {
+    if (args.kv.head_dim % 4 != 0 || args.kv.head_dim > 256)
+      throw Error(
+          "the CUDA kernels rotate heads of up to 256 values, a multiple of 4; these have {}",
+          args.kv.head_dim);
     cuda_rope_store(args, on(stream));
   }
   void attention(const AttentionArgs& args, NativeStream stream) const override {
@@ -123,7 +127,10 @@ class CudaKernels final : public IKernels {
     kv.head_dim = shapes.head_dim;
     kv.pages_per_sequence = (shapes.context + kPageTokens - 1) / kPageTokens;
     const bool tiled = cuda_has_prefill_attention(shapes.type, shapes.head_dim);
-    AttentionArgs attention{.type = shapes.type, .heads = shapes.heads, .kv = kv};
+    AttentionArgs attention;
+    attention.type = shapes.type;
+    attention.heads = shapes.heads;
+    attention.kv = kv;
     attention.rows.count = std::min(kFewRows, tiled ? shapes.sequences : shapes.rows);
     attention_space(attention, stream);
     sample_space(shapes.sequences, shapes.vocab, stream);
@@ -140,7 +147,7 @@ class CudaKernels final : public IKernels {
 
   static bool is_long(const LinearArgs& args) {
     return args.rows > kFewRows && args.type != DType::f32 && args.type == args.weight_type &&
-           args.k % 8 == 0 && args.n % 8 == 0;
+           args.k % 8 == 0 && args.n % 8 == 0 && (!args.bias || args.bias_type == args.type);
   }
 
   CudaAttentionSpace attention_space(const AttentionArgs& args, cudaStream_t stream) const {

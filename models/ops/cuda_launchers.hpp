@@ -25,9 +25,8 @@ void cuda_decode_rows(const DecodeRowsArgs& args, const CudaLaunch& launch);
 
 // y = x W^T for at most kFewRows rows, or for any number of them in f32.
 void cuda_linear_few(const LinearArgs& args, const CudaLaunch& launch);
-// The rest of a linear after its product is in `args.out`: bias, rounding, residual. n is a multiple
-// of 8.
-void cuda_linear_finish(const LinearArgs& args, const CudaLaunch& launch);
+// args.residual += args.out, rounded; n is a multiple of 8.
+void cuda_add_residual(const LinearArgs& args, const CudaLaunch& launch);
 // Whether a norm before this product, with SiLU after it or not, can be done by one kernel.
 bool cuda_can_norm_linear(const LinearArgs& args);
 void cuda_norm_linear(const NormLinearArgs& args, const CudaLaunch& launch);

@@ -276,24 +276,18 @@ __global__ void __launch_bounds__(kThreads) any_rows_kernel(const LinearArgs arg
 
 // Eight outputs a thread; n is a multiple of 8.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) finish_kernel(const LinearArgs args) {
+__global__ void __launch_bounds__(kThreads) residual_kernel(const LinearArgs args) {
   wait_for_previous();
   let_next_begin();
   const std::uint32_t n = (blockIdx.x * kThreads + threadIdx.x) * 8;
   if (n >= args.n) return;
-  T* const out = static_cast<T*>(args.out) + std::size_t{blockIdx.y} * args.n;
-  T* const residual =
-      args.residual ? static_cast<T*>(args.residual) + std::size_t{blockIdx.y} * args.n : nullptr;
-  Eight<T> y = load_eight(out, n, args.n);
-  if (args.bias)
+  const std::size_t row = std::size_t{blockIdx.y} * args.n;
+  T* const residual = static_cast<T*>(args.residual) + row;
+  const Eight<T> before = load_eight(residual, n, args.n);
+  Eight<T> y = load_eight(static_cast<const T*>(args.out) + row, n, args.n);
 #pragma unroll
-    for (int e = 0; e < 8; ++e) y.v[e] = from_float<T>(with_bias(args, n + e, to_float(y.v[e])));
-  if (residual) {
-    const Eight<T> before = load_eight(residual, n, args.n);
-#pragma unroll
-    for (int e = 0; e < 8; ++e) y.v[e] = from_float<T>(to_float(before.v[e]) + to_float(y.v[e]));
-  }
-  store_eight(residual ? residual : out, n, args.n, y);
+  for (int e = 0; e < 8; ++e) y.v[e] = from_float<T>(to_float(before.v[e]) + to_float(y.v[e]));
+  store_eight(residual, n, args.n, y);
 }
 
 std::uint32_t divided_up(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
@@ -389,10 +383,10 @@ void cuda_gated(const GatedArgs& args, const CudaLaunch& on) {
   launch_few_rows(few, on);
 }
 
-void cuda_linear_finish(const LinearArgs& args, const CudaLaunch& on) {
+void cuda_add_residual(const LinearArgs& args, const CudaLaunch& on) {
   with_type(args.type, [&](auto t) {
     const dim3 grid(divided_up(args.n, kThreads * 8), args.rows);
-    launch(finish_kernel<decltype(t)>, grid, kThreads, 0, on.stream, on.overlap, args);
+    launch(residual_kernel<decltype(t)>, grid, kThreads, 0, on.stream, on.overlap, args);
   });
 }
 

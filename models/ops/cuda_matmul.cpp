@@ -44,12 +44,17 @@ struct CudaMatmul::Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
 
-  explicit Plan(cudaDataType_t of) : type(of) {
+  Plan(cudaDataType_t of, bool biased) : type(of) {
     check(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
           "cublasLtMatmulDescCreate");
     const cublasOperation_t transposed = CUBLAS_OP_T;
     check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
                                          sizeof transposed),
+          "cublasLtMatmulDescSetAttribute");
+    if (!biased) return;
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                         sizeof epilogue),
           "cublasLtMatmulDescSetAttribute");
   }
   ~Plan() { cublasLtMatmulDescDestroy(operation); }
@@ -68,13 +73,13 @@ CudaMatmul::~CudaMatmul() {
   cublasLtDestroy(handle_);
 }
 
-CudaMatmul::Plan& CudaMatmul::plan_for(DType dtype, std::uint32_t n, std::uint32_t k,
+CudaMatmul::Plan& CudaMatmul::plan_for(DType dtype, bool biased, std::uint32_t n, std::uint32_t k,
                                        std::uint32_t rows) {
   rows = padded(rows);
-  auto& plan = plans_[{dtype, n, k, rows}];
+  auto& plan = plans_[{dtype, biased, n, k, rows}];
   if (plan) return *plan;
   const cudaDataType_t type = dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_16F;
-  auto made = std::make_unique<Plan>(type);
+  auto made = std::make_unique<Plan>(type, biased);
   const Layout weights(type, k, n), x(type, k, rows), out(type, n, rows);
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
@@ -94,19 +99,22 @@ CudaMatmul::Plan& CudaMatmul::plan_for(DType dtype, std::uint32_t n, std::uint32
   return *plan;
 }
 
-void CudaMatmul::multiply(const Plan& plan, std::uint32_t rows, std::uint32_t n, std::uint32_t k,
-                          const void* weight, const void* x, void* out, cudaStream_t stream) {
+void CudaMatmul::multiply(const Plan& plan, const LinearArgs& args, cudaStream_t stream) {
   // cuBLASLt counts columns first: a row-major [rows, k] is its [k, rows].
-  const Layout a(plan.type, k, n), b(plan.type, k, rows), c(plan.type, n, rows);
+  const Layout a(plan.type, args.k, args.n), b(plan.type, args.k, args.rows),
+      c(plan.type, args.n, args.rows);
+  if (args.bias)
+    check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                         &args.bias, sizeof args.bias),
+          "cublasLtMatmulDescSetAttribute");
   const float one = 1, zero = 0;
-  check(cublasLtMatmul(handle_, plan.operation, &one, weight, a, x, b, &zero, out, c, out, c,
-                       &plan.algorithm, workspace_.data(), kWorkspaceBytes, stream),
+  check(cublasLtMatmul(handle_, plan.operation, &one, args.weight, a, args.x, b, &zero, args.out, c,
+                       args.out, c, &plan.algorithm, workspace_.data(), kWorkspaceBytes, stream),
         "cublasLtMatmul");
 }
 
 void CudaMatmul::operator()(const LinearArgs& args, cudaStream_t stream) {
-  multiply(plan_for(args.type, args.n, args.k, args.rows), args.rows, args.n, args.k, args.weight,
-           args.x, args.out, stream);
+  multiply(plan_for(args.type, args.bias != nullptr, args.n, args.k, args.rows), args, stream);
 }
 
 // A kernel is loaded when it first runs; a corner of the product does for that.
@@ -120,8 +128,15 @@ void CudaMatmul::prepare(DType type, std::uint32_t n, std::uint32_t k, std::uint
                        "a product to begin with");
   SLUICE_CUDA_CHECK(cudaMemsetAsync(scratch.data(), 0, scratch.bytes(), stream));
   const auto run = [&](std::uint32_t size) {
-    multiply(plan_for(type, n, k, size), size, corner_n, corner_k, scratch.data(),
-             scratch.data() + weights, scratch.data() + weights + x, stream);
+    multiply(plan_for(type, false, n, k, size),
+             {.x = scratch.data() + weights,
+              .weight = scratch.data(),
+              .out = scratch.data() + weights + x,
+              .type = type,
+              .rows = size,
+              .n = corner_n,
+              .k = corner_k},
+             stream);
   };
   for (const std::uint32_t size : kPaddedRows)
     if (size < padded(rows)) run(size);

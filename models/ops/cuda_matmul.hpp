@@ -19,8 +19,8 @@ class CudaMatmul {
   CudaMatmul(const CudaMatmul&) = delete;
   CudaMatmul& operator=(const CudaMatmul&) = delete;
 
-  // args.out [rows, n] = x W^T, rounded to the activation type; weights and activations of one type,
-  // bf16 or f16. Bias and residual are left to the caller.
+  // args.out [rows, n] = x W^T + bias, rounded once to the activation type; weights, bias and
+  // activations of one type, bf16 or f16. The residual is left to the caller.
   void operator()(const LinearArgs& args, cudaStream_t stream);
 
   // Chooses the algorithms for products of up to `rows` rows and loads their kernels.
@@ -29,16 +29,17 @@ class CudaMatmul {
 
  private:
   struct Plan;
-  Plan& plan_for(DType type, std::uint32_t n, std::uint32_t k, std::uint32_t rows);
+  Plan& plan_for(DType type, bool biased, std::uint32_t n, std::uint32_t k, std::uint32_t rows);
 
-  void multiply(const Plan& plan, std::uint32_t rows, std::uint32_t n, std::uint32_t k,
-                const void* weight, const void* x, void* out, cudaStream_t stream);
+  void multiply(const Plan& plan, const LinearArgs& args, cudaStream_t stream);
 
   IDevice& device_;
   cublasLtHandle_t handle_ = nullptr;
   Buffer workspace_;
-  // By type, n, k and the rows padded to 64, 256, 1024 or 2048: a few algorithms serve every prompt.
-  std::map<std::tuple<DType, std::uint32_t, std::uint32_t, std::uint32_t>, std::unique_ptr<Plan>>
+  // By type, whether there is a bias, n, k and the rows padded to 64, 256, 1024 or 2048: a few
+  // algorithms serve every prompt.
+  std::map<std::tuple<DType, bool, std::uint32_t, std::uint32_t, std::uint32_t>,
+           std::unique_ptr<Plan>>
       plans_;
 };
 

@@ -114,3 +114,15 @@ TEST_CASE("the list has everything with why it is refused") {
   CHECK(all[1].file == dir.path() / "prefetch.so");
   CHECK(all[1].refused.empty());
 }
+
+TEST_CASE("a link to nothing and one to itself are listed and refused by name") {
+  const ScratchDir dir;
+  fs::create_symlink("/nowhere/at/all.so", dir.path() / "dangling.so");
+  fs::create_symlink("looping.so", dir.path() / "looping.so");
+  const ScopedEnv env(kVariable, "");
+  std::size_t refused = 0;
+  for (const PluginPath::Found& found : PluginPath({dir.path()}).list())
+    if (found.name == "dangling" || found.name == "looping")
+      refused += found.refused.find(found.name + ".so") != std::string::npos;
+  CHECK(refused == 2);
+}
