@@ -68,6 +68,20 @@ void check_messages(const nlohmann::ordered_json& messages) {
   }
 }
 
+// `value` with what is not UTF-8 in its texts replaced.
+nlohmann::ordered_json as_utf8(const nlohmann::ordered_json& value) {
+  if (value.is_string()) return utf8::replace_invalid(value.get_ref<const std::string&>());
+  if (!value.is_structured()) return value;
+  nlohmann::ordered_json copy(value.type());
+  if (value.is_array()) {
+    for (const nlohmann::ordered_json& element : value) copy.push_back(as_utf8(element));
+  } else {
+    for (const auto& [key, element] : value.items())
+      copy[utf8::replace_invalid(key)] = as_utf8(element);
+  }
+  return copy;
+}
+
 }  // namespace
 
 struct ChatFormat::State {
@@ -123,8 +137,8 @@ std::string ChatFormat::render(const ChatRequest& request) const {
     throw InputError("tools: must be an array, is {}", request.tools.type_name());
   }
   chat::Value::Variables variables = state_->special_tokens;
-  variables["messages"] = chat::Value::borrowed(request.messages);
-  variables["tools"] = chat::Value::borrowed(request.tools);
+  variables["messages"] = chat::Value::of(as_utf8(request.messages));
+  variables["tools"] = chat::Value::of(as_utf8(request.tools));
   variables["documents"] = chat::Value::of(nullptr);
   variables["add_generation_prompt"] = chat::Value::of(request.add_generation_prompt);
   if (request.enable_thinking)

@@ -31,7 +31,8 @@ class ChatFormat {
   ChatFormat(ChatFormat&&) noexcept;
   ChatFormat& operator=(ChatFormat&&) noexcept;
 
-  // Throws InputError naming the message, or the template's line, where a message is not what it should be.
+  // Bytes of the request that are not UTF-8 count as U+FFFD, one per maximal invalid subpart. Throws InputError naming
+  // the message, or the template's line, where a message is not what it should be.
   std::string render(const ChatRequest& request) const;
 
  private:

@@ -246,7 +246,7 @@ class Run {
     if (value.is_undefined())
       throw InputError("'{}' is not defined, so it has no items", value.name());
     if (!key.is_data() || !key.data().is_number_integer()) return Value::undefined("an item");
-    const auto index = key.data().get<std::int64_t>();
+    const std::int64_t index = integer_of(key, "an index");
     const Value list = value.is_string() ? apply_filter("list", value, {}) : value;
     if (!list.is_data() || !list.data().is_array()) return Value::undefined("an item");
     const auto size = static_cast<std::int64_t>(list.data().size());
@@ -258,7 +258,7 @@ class Run {
   std::optional<std::int64_t> bound(const Expression& e) {
     const Value value = evaluate(e);
     if (value.is_data() && value.data().is_null()) return std::nullopt;
-    return integer_of(value);
+    return integer_of(value, "the bound of a slice");
   }
 
   Value slice(const Expression& e) {
@@ -311,7 +311,8 @@ class Run {
     if (callee.kind != Kind::name) throw InputError("what is called must have a name");
     const Arguments given = arguments(e);
     if (callee.text == "raise_exception") {
-      throw InputError("the template refuses: {}", printed(given.get(0, "message")));
+      const BoundArguments bound(callee.text, {"message"}, given);
+      throw InputError("the template refuses: {}", printed(bound["message"]));
     }
     if (callee.text == "namespace" && given.positional.empty()) {
       Value::Variables variables;
@@ -323,11 +324,14 @@ class Run {
   }
 
   Value range(const Arguments& given) {
+    // As in Python, a single argument is where it stops.
+    const BoundArguments bound("range", {"start", "stop", "step", "/"}, given);
     const std::size_t count = given.positional.size();
-    if (count < 1 || count > 3) throw InputError("'range' takes one to three integers");
-    const std::int64_t begin = count == 1 ? 0 : integer_of(given.positional[0]);
-    const std::int64_t end = integer_of(given.positional[count == 1 ? 0 : 1]);
-    const std::int64_t step = count == 3 ? integer_of(given.positional[2]) : 1;
+    if (count == 0) throw InputError("'range' takes one to three integers");
+    const std::int64_t begin = count == 1 ? 0 : integer_of(bound["start"], "the start of 'range'");
+    const std::int64_t end =
+        integer_of(bound[count == 1 ? "start" : "stop"], "the stop of 'range'");
+    const std::int64_t step = count == 3 ? integer_of(bound["step"], "the step of 'range'") : 1;
     constexpr std::int64_t kFarthest = std::int64_t{1} << 40;
     for (const std::int64_t number : {begin, end, step}) {
       if (number < -kFarthest || number > kFarthest)

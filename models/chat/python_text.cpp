@@ -33,7 +33,7 @@ void append_escaped(std::string& out, std::string_view text, bool ascii_only) {
       case '\f': out += "\\f"; break;
       case '\b': out += "\\b"; break;
       default:
-        if (value < 0x20 || (ascii_only && value >= 0x7F && value < 0x10000 && value != 0x7F)) {
+        if (value < 0x20 || (ascii_only && value >= 0x7F && value < 0x10000)) {
           out += fmt::format("\\u{:04x}", value);
         } else if (ascii_only && value >= 0x10000) {
           const std::uint32_t above = value - 0x10000;
@@ -50,7 +50,9 @@ void append_escaped(std::string& out, std::string_view text, bool ascii_only) {
 
 class Writer {
  public:
-  Writer(std::string& out, const JsonStyle& style) : out_(out), style_(style) {}
+  Writer(std::string& out, const JsonStyle& style) : out_(out), style_(style) {
+    separators_ = style.separators.value_or(JsonStyle::Separators{style.indent ? "," : ", ", ": "});
+  }
 
   void write(const Json& value, int depth) {
     if (depth > kDeepestValue)
@@ -68,17 +70,24 @@ class Writer {
     } else if (value.is_string()) {
       append_escaped(out_, value.get_ref<const std::string&>(), style_.ascii_only);
     } else if (value.is_number_float()) {
-      out_ += float_repr(value.get<double>());
+      out_ += number(value.get<double>());
     } else {
       out_ += value.dump();
     }
   }
 
  private:
+  // JSON has no word for these; Python writes what JavaScript calls them.
+  static std::string number(double value) {
+    if (std::isnan(value)) return "NaN";
+    if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
+    return float_repr(value);
+  }
+
   void open(char bracket) { out_ += bracket; }
 
   void separate(bool& first, int depth) {
-    if (!first) out_ += style_.indent ? "," : ", ";
+    if (!first) out_ += separators_.item;
     first = false;
     if (style_.indent) new_line(depth + 1);
   }
@@ -90,7 +99,7 @@ class Writer {
 
   void new_line(int depth) {
     out_ += '\n';
-    out_.append(static_cast<std::size_t>(*style_.indent) * static_cast<std::size_t>(depth), ' ');
+    for (int i = 0; i < depth; ++i) out_ += *style_.indent;
   }
 
   void write_object(const Json& value, int depth) {
@@ -102,7 +111,7 @@ class Writer {
     for (const auto& [key, element] : entries) {
       separate(first, depth);
       append_escaped(out_, key, style_.ascii_only);
-      out_ += ": ";
+      out_ += separators_.key;
       write(*element, depth + 1);
     }
     close('}', first, depth);
@@ -110,6 +119,7 @@ class Writer {
 
   std::string& out_;
   const JsonStyle& style_;
+  JsonStyle::Separators separators_;
 };
 
 }  // namespace
@@ -121,8 +131,8 @@ std::string to_json(const Json& value, const JsonStyle& style) {
 }
 
 std::string float_repr(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   std::array<char, 40> buffer{};
   const auto end =
       std::to_chars(buffer.begin(), buffer.end(), value, std::chars_format::scientific).ptr;

@@ -11,16 +11,19 @@ namespace sluice::python {
 using Json = nlohmann::ordered_json;
 
 struct JsonStyle {
-  std::optional<int> indent;  // none: one line, ", " and ": " between
-  bool ascii_only = false;
+  struct Separators {
+    std::string item, key;
+  };
+  bool ascii_only = false;               // ensure_ascii
+  std::optional<std::string> indent;     // of one level; none: all on one line
+  std::optional<Separators> separators;  // none: ", " and ": ", with an indent "," and ": "
   bool sort_keys = false;
 };
 
-// json.dumps(value, ensure_ascii=style.ascii_only, indent=style.indent). Throws InputError where the value is
-// nested more than 500 deep.
+// json.dumps() with these settings. Throws InputError where the value is nested more than 500 deep.
 std::string to_json(const Json& value, const JsonStyle& style = {});
 
-// repr() of a float: the shortest digits that read back as the same number.
+// repr() of a float: the shortest digits that read back as the same number; inf, -inf and nan.
 std::string float_repr(double value);
 
 // str.isspace() of one character.

@@ -17,13 +17,14 @@ struct Expression {
     dict,       // operands: key, value, key, value ...
     attribute,  // operands[0] . text
     item,       // operands[0] [ operands[1] ]
-    slice,  // operands[0] [ operands[1] : operands[2] : operands[3] ], an absent bound is a literal null
-    call,    // operands[0] ( the others, named )
-    filter,  // operands[0] | text ( the others, named )
-    test,    // operands[0] is text
-    unary,   // text operands[0]: not - +
+    slice,      // operands[0] [ operands[1] : operands[2] : operands[3] ], absent: a literal null
+    call,       // operands[0] ( the others, named )
+    filter,     // operands[0] | text ( the others, named )
+    test,       // operands[0] is text
+    unary,      // text operands[0]: not - +
     binary,  // operands[0] text operands[1]: and or + - * / // % ~ in, "not in" and the comparisons
-    conditional,  // operands[0] if operands[1] else operands[2], an absent else is a name that is not defined
+    // operands[0] if operands[1] else operands[2], an absent else is a name that is not defined
+    conditional,
   };
   Kind kind = Kind::literal;
   int line = 0;
@@ -31,8 +32,8 @@ struct Expression {
   std::string text;
   nlohmann::ordered_json value;
   std::vector<Expression> operands;
-  std::vector<std::string>
-      names;  // of a call's or filter's last operands: the arguments with a name
+  // Of a call's or filter's last operands: the arguments with a name.
+  std::vector<std::string> names;
 };
 
 struct Statement {
@@ -47,8 +48,8 @@ struct Statement {
   std::vector<std::string> targets;  // of for and set
   std::optional<Expression> expression;
   std::optional<Expression> filter;  // for x in y if filter
-  std::vector<Branch>
-      branches;  // of if; of for: the body, then perhaps what runs where nothing was looped over
+  // Of if; of for: the body, then perhaps what runs where nothing was looped over.
+  std::vector<Branch> branches;
 };
 
 // Throws InputError "line N: ..." where the template is broken or uses what is not supported.

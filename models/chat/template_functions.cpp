@@ -3,30 +3,33 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <array>
-#include <limits>
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "core/error.hpp"
 #include "models/chat/python_text.hpp"
+#include "models/chat/template_operators.hpp"
 #include "models/tokenizer/utf8.hpp"
 
 namespace sluice::chat {
 namespace {
 
+// Lives as long as what holds the value.
 const std::string& text_of(const Value& value, std::string_view what) {
   if (!value.is_string()) throw InputError("{} must be a string, is {}", what, value.type_name());
   return value.data().get_ref<const std::string&>();
 }
 
-std::string mapped(std::string_view text, utf8proc_int32_t (*map)(utf8proc_int32_t)) {
+Value mapped(const Value& value, utf8proc_int32_t (*map)(utf8proc_int32_t)) {
+  const std::string text = printed(value);
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
     const utf8::CodePoint point = utf8::decode(text, at);
     utf8::append(out, static_cast<char32_t>(map(static_cast<utf8proc_int32_t>(point.value))));
     at += point.size;
   }
-  return out;
+  return Value::of(std::move(out));
 }
 
 std::size_t length_of(const Value& value) {
@@ -42,16 +45,13 @@ std::size_t length_of(const Value& value) {
   return value.data().size();
 }
 
-std::int64_t integer_of(const Value& value, std::string_view what) {
-  if (!value.is_data() || !value.data().is_number_integer()) {
-    throw InputError("{} must be an integer, is {}", what, value.type_name());
-  }
-  return value.data().get<std::int64_t>();
-}
-
-Json pairs_of(const Json& object) {
+Json pairs_of(const Value& value) {
   Json pairs = Json::array();
-  for (const auto& [key, element] : object.items()) pairs.push_back(Json::array({key, element}));
+  if (value.is_undefined()) return pairs;
+  if (!value.is_data() || !value.data().is_object())
+    throw InputError("'items' of what is {}", value.type_name());
+  for (const auto& [key, element] : value.data().items())
+    pairs.push_back(Json::array({key, element}));
   return pairs;
 }
 
@@ -75,48 +75,69 @@ Json list_of(const Value& value) {
   return list;
 }
 
-Value json_of(const Value& value, const Arguments& arguments) {
+// A text that grows by pieces, not without end.
+void append(std::string& out, std::string_view piece) {
+  if (out.size() + piece.size() > kLongestText)
+    throw InputError("a text gets longer than {} bytes", kLongestText);
+  out += piece;
+}
+
+std::string indent_of(const Value& indent) {
+  constexpr std::int64_t kWidest = 64;
+  if (indent.is_string()) {
+    const std::string& text = text_of(indent, "");
+    if (text.size() <= kWidest) return text;
+  } else if (const std::int64_t width = integer_of(indent, "the indent of 'tojson'");
+             width <= kWidest) {
+    return std::string(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' ');
+  }
+  throw InputError("the indent of 'tojson' is wider than {}", kWidest);
+}
+
+python::JsonStyle::Separators separators_of(const Value& value) {
+  constexpr std::size_t kLongest = 64;
+  const Json list = list_of(value);
+  if (list.size() != 2 || !list[0].is_string() || !list[1].is_string())
+    throw InputError("the separators of 'tojson' must be two strings");
+  python::JsonStyle::Separators separators{list[0].get<std::string>(), list[1].get<std::string>()};
+  if (std::max(separators.item.size(), separators.key.size()) > kLongest)
+    throw InputError("a separator of 'tojson' is longer than {} bytes", kLongest);
+  return separators;
+}
+
+Value to_json(const Value& value, const BoundArguments& with) {
   if (!value.is_data()) throw InputError("'tojson' of what is {}", value.type_name());
   python::JsonStyle style;
-  style.ascii_only =
-      arguments.get(std::numeric_limits<std::size_t>::max(), "ensure_ascii").is_true();
-  style.sort_keys = arguments.get(std::numeric_limits<std::size_t>::max(), "sort_keys").is_true();
-  const Value indent = arguments.get(0, "indent");
-  if (indent.is_data() && !indent.data().is_null()) {
-    style.indent = static_cast<int>(std::clamp<std::int64_t>(integer_of(indent, "indent"), 0, 16));
-  }
+  style.ascii_only = with["ensure_ascii"].is_true();
+  style.sort_keys = with["sort_keys"].is_true();
+  if (with.has("indent")) style.indent = indent_of(with["indent"]);
+  if (with.has("separators")) style.separators = separators_of(with["separators"]);
   return Value::of(python::to_json(value.data(), style));
 }
 
-std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+// `most`: how often; every time where it is negative.
+Value replaced(std::string_view text, const BoundArguments& with, std::int64_t most) {
+  const std::string& from = text_of(with["old"], "what is replaced");
+  const std::string& to = text_of(with["new"], "what it is replaced by");
   if (from.empty()) throw InputError("'replace' of an empty text is not supported");
   std::string out;
   std::size_t at = 0;
-  for (std::size_t hit = text.find(from); hit != std::string_view::npos;
-       hit = text.find(from, at)) {
-    out.append(text.substr(at, hit - at)).append(to);
+  for (std::size_t hit = text.find(from); hit != std::string_view::npos && most != 0; --most) {
+    append(out, text.substr(at, hit - at));
+    append(out, to);
     at = hit + from.size();
+    hit = text.find(from, at);
   }
-  return out.append(text.substr(at));
+  append(out, text.substr(at));
+  return Value::of(std::move(out));
 }
 
-std::string joined(const Json& list, std::string_view between) {
-  std::string out;
-  bool first = true;
-  for (const Json& element : list) {
-    if (!first) out.append(between);
-    first = false;
-    out += printed(Value::borrowed(element));
-  }
-  return out;
-}
-
-Json split(std::string_view text, const Arguments& arguments) {
+Value split(const Value& value, const BoundArguments& with) {
+  std::string_view text = text_of(value, "");
   Json parts = Json::array();
-  const Value separator = arguments.get(0, "sep");
-  const Value limit = arguments.get(1, "maxsplit");
+  const Value limit = with["maxsplit"];
   const std::int64_t most = limit.is_undefined() ? -1 : integer_of(limit, "maxsplit");
-  if (separator.is_undefined() || (separator.is_data() && separator.data().is_null())) {
+  if (!with.has("sep")) {
     if (most >= 0) throw InputError("'split' by white space with a limit is not supported");
     text = python::strip(text, true, true, std::nullopt);
     std::size_t begin = 0;
@@ -128,9 +149,9 @@ Json split(std::string_view text, const Arguments& arguments) {
       parts.push_back(text.substr(begin, end - begin));
       begin = text.size() - python::strip(text.substr(end), true, false, std::nullopt).size();
     }
-    return parts;
+    return Value::of(std::move(parts));
   }
-  const std::string& between = text_of(separator, "the separator of 'split'");
+  const std::string& between = text_of(with["sep"], "the separator of 'split'");
   if (between.empty()) throw InputError("the separator of 'split' is empty");
   std::size_t begin = 0;
   std::size_t hit = text.find(between);
@@ -141,56 +162,39 @@ Json split(std::string_view text, const Arguments& arguments) {
     hit = text.find(between, begin);
   }
   parts.push_back(text.substr(begin));
-  return parts;
+  return Value::of(std::move(parts));
 }
 
-std::optional<std::string_view> set_of(const Arguments& arguments) {
-  const Value set = arguments.get(0, "chars");
-  if (set.is_undefined() || (set.is_data() && set.data().is_null())) return std::nullopt;
-  return text_of(set, "what is stripped");
+Value stripped(std::string_view text, const BoundArguments& with, bool left, bool right) {
+  std::optional<std::string_view> set;
+  if (with.has("chars")) set = text_of(with["chars"], "what is stripped");
+  return Value::of(std::string(python::strip(text, left, right, set)));
 }
 
-bool begins_or_ends(const std::string& text, const Value& with, bool begins) {
+Value begins_or_ends(const Value& value, const Value& with, bool begins) {
+  const std::string& text = text_of(value, "");
   const auto holds = [&](const Json& part) {
     if (!part.is_string()) throw InputError("'startswith' and 'endswith' compare with strings");
     const auto& affix = part.get_ref<const std::string&>();
     return begins ? text.starts_with(affix) : text.ends_with(affix);
   };
   if (with.is_data() && with.data().is_array()) {
-    return std::any_of(with.data().begin(), with.data().end(), holds);
+    return Value::of(std::any_of(with.data().begin(), with.data().end(), holds));
   }
   text_of(with, "what 'startswith' and 'endswith' compare with");
-  return holds(with.data());
+  return Value::of(holds(with.data()));
 }
 
-constexpr std::array<std::string_view, 12> kStringMethods = {
-    "strip", "lstrip", "rstrip",  "split", "startswith", "endswith",
-    "upper", "lower",  "replace", "join",  "find",       "count"};
-constexpr std::array<std::string_view, 4> kMappingMethods = {"items", "keys", "values", "get"};
-
-Value call_string_method(std::string_view name, const Value& value, const Arguments& arguments) {
+Value found(const Value& value, const BoundArguments& with) {
   const std::string& text = text_of(value, "");
-  if (name == "strip" || name == "lstrip" || name == "rstrip") {
-    const std::optional<std::string_view> set = set_of(arguments);
-    return Value::of(std::string(python::strip(text, name != "rstrip", name != "lstrip", set)));
-  }
-  if (name == "split") return Value::of(split(text, arguments));
-  if (name == "startswith" || name == "endswith") {
-    return Value::of(begins_or_ends(text, arguments.get(0, ""), name == "startswith"));
-  }
-  if (name == "upper") return Value::of(mapped(text, utf8proc_toupper));
-  if (name == "lower") return Value::of(mapped(text, utf8proc_tolower));
-  if (name == "replace") {
-    return Value::of(replaced(text, text_of(arguments.get(0, "old"), "what is replaced"),
-                              text_of(arguments.get(1, "new"), "what it is replaced by")));
-  }
-  if (name == "join") return Value::of(joined(list_of(arguments.get(0, "")), text));
-  const std::string& part = text_of(arguments.get(0, ""), "what is looked for");
-  if (name == "find") {
-    const std::size_t hit = text.find(part);
-    if (hit == std::string::npos) return Value::of(-1);
-    return Value::of(length_of(Value::of(text.substr(0, hit))));
-  }
+  const std::size_t hit = text.find(text_of(with["sub"], "what is looked for"));
+  if (hit == std::string::npos) return Value::of(-1);
+  return Value::of(length_of(Value::of(text.substr(0, hit))));
+}
+
+Value counted(const Value& value, const BoundArguments& with) {
+  const std::string& text = text_of(value, "");
+  const std::string& part = text_of(with["sub"], "what is looked for");
   if (part.empty()) throw InputError("'count' of an empty text is not supported");
   std::int64_t count = 0;
   for (std::size_t at = text.find(part); at != std::string::npos;
@@ -200,68 +204,163 @@ Value call_string_method(std::string_view name, const Value& value, const Argume
   return Value::of(count);
 }
 
-Value call_mapping_method(std::string_view name, const Value& value, const Arguments& arguments) {
-  const Json& object = value.data();
-  if (name == "items") return Value::of(pairs_of(object));
-  if (name == "keys") return Value::of(list_of(value));
-  if (name == "values") {
-    Json values = Json::array();
-    for (const Json& element : object) values.push_back(element);
-    return Value::of(std::move(values));
+// `text_of_element`: how an element becomes a text.
+Value joined(const Value& value, std::string_view between,
+             std::string (*text_of_element)(const Value&)) {
+  std::string out;
+  bool first = true;
+  for (const Json& element : list_of(value)) {
+    if (!first) append(out, between);
+    first = false;
+    append(out, text_of_element(Value::borrowed(element)));
   }
-  const auto found = object.find(text_of(arguments.get(0, "key"), "the key of 'get'"));
-  if (found != object.end()) return Value::within(value, *found);
-  const Value otherwise = arguments.get(1, "default");
-  return otherwise.is_undefined() ? Value::of(nullptr) : otherwise;
+  return Value::of(std::move(out));
+}
+
+Value default_to(const Value& value, const BoundArguments& with) {
+  const bool empty_too = with["boolean"].is_true();
+  if (!value.is_undefined() && (!empty_too || value.is_true())) return value;
+  const Value otherwise = with["default_value"];
+  return otherwise.is_undefined() ? Value::of("") : otherwise;
+}
+
+Value at_an_end(const Value& value, bool first) {
+  const Json list = list_of(value);
+  if (list.empty()) return Value::undefined("an end of nothing");
+  return Value::of(first ? list.front() : list.back());
+}
+
+struct Function {
+  std::string_view name;
+  Parameters parameters;
+  Value (*call)(const Value& of, const BoundArguments& with);
+};
+using Functions = std::vector<Function>;
+using With = BoundArguments;
+
+const Functions& filters() {
+  static const Functions all = {
+      {"count", {}, [](const Value& v, const With&) { return Value::of(length_of(v)); }},
+      {"d", {"default_value", "boolean"}, default_to},
+      {"default", {"default_value", "boolean"}, default_to},
+      {"first", {}, [](const Value& v, const With&) { return at_an_end(v, true); }},
+      {"items", {}, [](const Value& v, const With&) { return Value::of(pairs_of(v)); }},
+      {"join",
+       {"d"},
+       [](const Value& v, const With& with) {
+         const Value between = with["d"];
+         return joined(v, between.is_undefined() ? "" : text_of(between, "what joins"), printed);
+       }},
+      {"last", {}, [](const Value& v, const With&) { return at_an_end(v, false); }},
+      {"length", {}, [](const Value& v, const With&) { return Value::of(length_of(v)); }},
+      {"list", {}, [](const Value& v, const With&) { return Value::of(list_of(v)); }},
+      {"lower", {}, [](const Value& v, const With&) { return mapped(v, utf8proc_tolower); }},
+      {"replace",
+       {"old", "new", "count"},
+       [](const Value& v, const With& with) {
+         const bool limited = with.has("count");
+         return replaced(printed(v), with,
+                         limited ? integer_of(with["count"], "the count of 'replace'") : -1);
+       }},
+      {"safe", {}, [](const Value& v, const With&) { return Value::of(printed(v)); }},
+      {"string", {}, [](const Value& v, const With&) { return Value::of(printed(v)); }},
+      {"tojson", {"ensure_ascii", "indent", "separators", "sort_keys"}, to_json},
+      {"trim",
+       {"chars"},
+       [](const Value& v, const With& with) { return stripped(printed(v), with, true, true); }},
+      {"upper", {}, [](const Value& v, const With&) { return mapped(v, utf8proc_toupper); }},
+  };
+  return all;
+}
+
+const Functions& string_methods() {
+  static const Functions all = {
+      {"count", {"sub", "/"}, counted},
+      {"endswith",
+       {"suffix", "/"},
+       [](const Value& v, const With& with) { return begins_or_ends(v, with["suffix"], false); }},
+      {"find", {"sub", "/"}, found},
+      {"join",
+       {"iterable", "/"},
+       [](const Value& v, const With& with) {
+         return joined(with["iterable"], text_of(v, ""), [](const Value& element) {
+           return std::string(text_of(element, "what is joined"));
+         });
+       }},
+      {"lower", {}, [](const Value& v, const With&) { return mapped(v, utf8proc_tolower); }},
+      {"lstrip",
+       {"chars", "/"},
+       [](const Value& v, const With& with) {
+         return stripped(text_of(v, ""), with, true, false);
+       }},
+      {"replace",
+       {"old", "new", "count", "/"},
+       [](const Value& v, const With& with) {
+         const Value count = with["count"];
+         return replaced(text_of(v, ""), with,
+                         count.is_undefined() ? -1 : integer_of(count, "the count of 'replace'"));
+       }},
+      {"rstrip",
+       {"chars", "/"},
+       [](const Value& v, const With& with) {
+         return stripped(text_of(v, ""), with, false, true);
+       }},
+      {"split", {"sep", "maxsplit"}, split},
+      {"startswith",
+       {"prefix", "/"},
+       [](const Value& v, const With& with) { return begins_or_ends(v, with["prefix"], true); }},
+      {"strip",
+       {"chars", "/"},
+       [](const Value& v, const With& with) { return stripped(text_of(v, ""), with, true, true); }},
+      {"upper", {}, [](const Value& v, const With&) { return mapped(v, utf8proc_toupper); }},
+  };
+  return all;
+}
+
+const Functions& mapping_methods() {
+  static const Functions all = {
+      {"get",
+       {"key", "default", "/"},
+       [](const Value& v, const With& with) {
+         const auto entry = v.data().find(text_of(with["key"], "the key of 'get'"));
+         if (entry != v.data().end()) return Value::within(v, *entry);
+         const Value otherwise = with["default"];
+         return otherwise.is_undefined() ? Value::of(nullptr) : otherwise;
+       }},
+      {"items", {}, [](const Value& v, const With&) { return Value::of(pairs_of(v)); }},
+      {"keys", {}, [](const Value& v, const With&) { return Value::of(list_of(v)); }},
+      {"values",
+       {},
+       [](const Value& v, const With&) {
+         Json values = Json::array();
+         for (const Json& element : v.data()) values.push_back(element);
+         return Value::of(std::move(values));
+       }},
+  };
+  return all;
+}
+
+const Function* find(const Functions& functions, std::string_view name) {
+  const auto found = std::find_if(functions.begin(), functions.end(),
+                                  [&](const Function& function) { return function.name == name; });
+  return found == functions.end() ? nullptr : &*found;
+}
+
+const Function* find_method(std::string_view name, const Value& value) {
+  if (value.is_string()) return find(string_methods(), name);
+  return value.is_data() && value.data().is_object() ? find(mapping_methods(), name) : nullptr;
+}
+
+Value call(const Function& function, const Value& value, const Arguments& arguments) {
+  return function.call(value, BoundArguments(function.name, function.parameters, arguments));
 }
 
 }  // namespace
 
-Value Arguments::get(std::size_t index, std::string_view name) const {
-  if (index < positional.size()) return positional[index];
-  for (const auto& [key, value] : named) {
-    if (key == name) return value;
-  }
-  return Value::undefined(std::string(name));
-}
-
 Value apply_filter(std::string_view name, const Value& value, const Arguments& arguments) {
-  if (name == "tojson") return json_of(value, arguments);
-  if (name == "trim")
-    return Value::of(std::string(python::strip(printed(value), true, true, set_of(arguments))));
-  if (name == "length" || name == "count") return Value::of(length_of(value));
-  if (name == "string" || name == "safe") return Value::of(printed(value));
-  if (name == "upper") return Value::of(mapped(printed(value), utf8proc_toupper));
-  if (name == "lower") return Value::of(mapped(printed(value), utf8proc_tolower));
-  if (name == "list") return Value::of(list_of(value));
-  if (name == "first" || name == "last") {
-    const Json list = list_of(value);
-    if (list.empty()) return Value::undefined(std::string(name) + " of nothing");
-    return Value::of(name == "first" ? list.front() : list.back());
-  }
-  if (name == "items") {
-    if (value.is_undefined()) return Value::of(Json::array());
-    if (!value.is_data() || !value.data().is_object()) {
-      throw InputError("'items' of what is {}", value.type_name());
-    }
-    return Value::of(pairs_of(value.data()));
-  }
-  if (name == "join") {
-    const Value between = arguments.get(0, "d");
-    return Value::of(
-        joined(list_of(value), between.is_undefined() ? "" : text_of(between, "what joins")));
-  }
-  if (name == "replace") {
-    return Value::of(replaced(printed(value), text_of(arguments.get(0, "old"), "what is replaced"),
-                              text_of(arguments.get(1, "new"), "what it is replaced by")));
-  }
-  if (name == "default" || name == "d") {
-    const bool empty_too = arguments.get(1, "boolean").is_true();
-    if (!value.is_undefined() && (!empty_too || value.is_true())) return value;
-    const Value otherwise = arguments.get(0, "default_value");
-    return otherwise.is_undefined() ? Value::of("") : otherwise;
-  }
-  throw InputError("the filter '{}' is not supported", name);
+  const Function* const filter = find(filters(), name);
+  if (filter == nullptr) throw InputError("the filter '{}' is not supported", name);
+  return call(*filter, value, arguments);
 }
 
 bool apply_test(std::string_view name, const Value& value) {
@@ -286,16 +385,11 @@ bool apply_test(std::string_view name, const Value& value) {
 }
 
 bool has_method(std::string_view name, const Value& value) {
-  const auto among = [name](const auto& methods) {
-    return std::find(methods.begin(), methods.end(), name) != methods.end();
-  };
-  if (value.is_string()) return among(kStringMethods);
-  return value.is_data() && value.data().is_object() && among(kMappingMethods);
+  return find_method(name, value) != nullptr;
 }
 
 Value call_method(std::string_view name, const Value& value, const Arguments& arguments) {
-  return value.is_string() ? call_string_method(name, value, arguments)
-                           : call_mapping_method(name, value, arguments);
+  return call(*find_method(name, value), value, arguments);
 }
 
 std::string printed(const Value& value) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -12,8 +13,9 @@ namespace sluice::chat {
 namespace {
 
 constexpr std::size_t kLongestList = 1'000'000;
+constexpr std::string_view kOperand = "an operand";
 
-std::int64_t wrap(std::uint64_t number) { return static_cast<std::int64_t>(number); }
+[[noreturn]] void overflow() { throw InputError("an integer beyond 64 bits"); }
 
 std::string checked(std::string text) {
   if (text.size() > kLongestText)
@@ -48,9 +50,13 @@ bool ordered(std::string_view symbol, const Value& left, const Value& right) {
   if (!(a.is_number() && b.is_number()) && !(a.is_string() && b.is_string())) {
     throw InputError("{} and {} have no order", left.type_name(), right.type_name());
   }
-  if (symbol == "<") return a < b;
-  if (symbol == ">") return b < a;
-  return symbol == "<=" ? !(b < a) : !(a < b);
+  // Read as integers, so that none beyond 64 bits is taken for a negative one.
+  const bool integers = a.is_number_integer() && b.is_number_integer();
+  const bool less = integers ? integer_of(left, kOperand) < integer_of(right, kOperand) : a < b;
+  const bool greater = integers ? integer_of(left, kOperand) > integer_of(right, kOperand) : b < a;
+  if (symbol == "<") return less;
+  if (symbol == ">") return greater;
+  return symbol == "<=" ? !greater : !less;
 }
 
 Value of_floats(std::string_view symbol, double a, double b) {
@@ -61,6 +67,11 @@ Value of_floats(std::string_view symbol, double a, double b) {
   if (symbol == "/") return Value::of(a / b);
   const double down = std::floor(a / b);
   return Value::of(symbol == "//" ? down : a - down * b);
+}
+
+Value negated(std::int64_t number) {
+  if (number == std::numeric_limits<std::int64_t>::min()) overflow();
+  return Value::of(-number);
 }
 
 Value arithmetic(std::string_view symbol, const Value& left, const Value& right) {
@@ -74,15 +85,18 @@ Value arithmetic(std::string_view symbol, const Value& left, const Value& right)
     return of_floats(symbol, left.data().is_boolean() ? left.is_true() : left.data().get<double>(),
                      right.data().is_boolean() ? right.is_true() : right.data().get<double>());
   }
-  const std::int64_t a = integer_of(left);
-  const std::int64_t b = integer_of(right);
-  const auto ua = static_cast<std::uint64_t>(a);
-  const auto ub = static_cast<std::uint64_t>(b);
-  if (symbol == "+") return Value::of(wrap(ua + ub));
-  if (symbol == "-") return Value::of(wrap(ua - ub));
-  if (symbol == "*") return Value::of(wrap(ua * ub));
+  const std::int64_t a = integer_of(left, kOperand);
+  const std::int64_t b = integer_of(right, kOperand);
+  std::int64_t result = 0;
+  const bool is_sum = symbol == "+" || symbol == "-" || symbol == "*";
+  if ((symbol == "+" && __builtin_add_overflow(a, b, &result)) ||
+      (symbol == "-" && __builtin_sub_overflow(a, b, &result)) ||
+      (symbol == "*" && __builtin_mul_overflow(a, b, &result))) {
+    overflow();
+  }
+  if (is_sum) return Value::of(result);
   if (b == 0) throw InputError("division by zero");
-  if (b == -1) return Value::of(symbol == "%" ? 0 : wrap(0 - ua));
+  if (b == -1) return symbol == "%" ? Value::of(0) : negated(a);
   // Python rounds down.
   const bool rounds_up = a % b != 0 && (a % b < 0) != (b < 0);
   if (symbol == "%") return Value::of(rounds_up ? a % b + b : a % b);
@@ -97,12 +111,16 @@ const Json& data_of(const Value& value) {
   return value.data();
 }
 
-std::int64_t integer_of(const Value& value) {
-  const Json& data = data_of(value);
-  if (!data.is_number_integer() && !data.is_boolean()) {
-    throw InputError("{} stands where an integer is needed", value.type_name());
+std::int64_t integer_of(const Value& value, std::string_view what) {
+  if (value.is_data() && value.data().is_boolean()) return value.data().get<bool>() ? 1 : 0;
+  if (!value.is_data() || !value.data().is_number_integer())
+    throw InputError("{} must be an integer, is {}", what, value.type_name());
+  if (value.data().is_number_unsigned() &&
+      value.data().get<std::uint64_t>() >
+          static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+    overflow();
   }
-  return data.is_boolean() ? static_cast<std::int64_t>(data.get<bool>()) : data.get<std::int64_t>();
+  return value.data().get<std::int64_t>();
 }
 
 Value apply_unary(std::string_view symbol, const Value& value) {
@@ -110,8 +128,8 @@ Value apply_unary(std::string_view symbol, const Value& value) {
   const Json& data = data_of(value);
   if (data.is_number_float())
     return Value::of(symbol == "-" ? -data.get<double>() : data.get<double>());
-  const std::int64_t number = integer_of(value);
-  return Value::of(symbol == "-" ? wrap(0 - static_cast<std::uint64_t>(number)) : number);
+  const std::int64_t number = integer_of(value, kOperand);
+  return symbol == "-" ? negated(number) : Value::of(number);
 }
 
 Value apply_binary(std::string_view symbol, const Value& left, const Value& right) {

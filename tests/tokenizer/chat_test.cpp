@@ -1,4 +1,6 @@
 // Chat templates against what jinja2 renders, see make_reference.py.
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -40,10 +42,12 @@ class TemplateDirectory {
   test::ScratchDir directory_;
 };
 
-std::string rendered(const std::string& source, const Json& messages = Json::array()) {
-  chat::Value::Variables variables;
-  variables["messages"] = chat::Value::of(messages);
-  return chat::ChatTemplate(source).render(std::move(variables));
+// `variables`: an object.
+std::string rendered(const std::string& source,
+                     const Json& variables = {{"messages", Json::array()}}) {
+  chat::Value::Variables values;
+  for (const auto& [name, value] : variables.items()) values[name] = chat::Value::of(value);
+  return chat::ChatTemplate(source).render(std::move(values));
 }
 
 }  // namespace
@@ -77,6 +81,74 @@ TEST_CASE("templates of several kinds render as jinja2 renders them, and fail wh
         CHECK(format.render(request_of(answer)) == answer.at("text").get<std::string>());
       }
     }
+  }
+}
+
+TEST_CASE("filters and methods take the arguments that jinja2's take and give what they give") {
+  const Json data = test::read_data<Json>("calls.json");
+  const auto call = [&](const Json& of) {
+    return rendered("{{ " + of.at("call").get<std::string>() + " }}", data.at("variables"));
+  };
+  REQUIRE(data.at("calls").size() > 100);
+  for (const Json& answer : data.at("calls")) {
+    INFO(answer.at("call"));
+    if (answer.at("text").is_null())
+      CHECK_THROWS_AS(call(answer), InputError);
+    else
+      CHECK(call(answer) == answer.at("text").get<std::string>());
+  }
+  // What jinja2 has beyond that is refused, never passed over.
+  for (const Json& answer : data.at("unsupported")) {
+    INFO(answer.at("call"));
+    CHECK_THROWS_WITH(call(answer), Contains("not supported"));
+  }
+}
+
+TEST_CASE("an argument that is left over is named") {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {"'a'.strip('x', 'y')",
+       "line 1: the argument 2 of 'strip' is not supported: it takes (chars, /)"},
+      {"'a'.strip(nothing=3)", "the argument 'nothing' of 'strip' is not supported"},
+      {"'a'|first(5)", "the argument 1 of 'first' is not supported: it takes ()"},
+      {"'a'|replace('a', 'b', old='c')", "'replace' is given 'old' twice"},
+      {"range(1, stop=3)", "the argument 'stop' of 'range' is not supported"},
+      {"raise_exception('a', 'b')", "the argument 2 of 'raise_exception' is not supported"},
+  };
+  for (const auto& [call, says] : cases)
+    CHECK_THROWS_WITH(rendered("{{ " + std::string(call) + " }}"), Contains(says));
+}
+
+TEST_CASE("integers stay within 64 bits or are refused") {
+  const Json variables = {{"most", INT64_MAX}, {"least", INT64_MIN}, {"beyond", UINT64_MAX}};
+  CHECK(rendered("{{ most + 0 }} {{ least - 0 }} {{ least % -1 }} {{ -most }}", variables) ==
+        "9223372036854775807 -9223372036854775808 0 -9223372036854775807");
+  CHECK(rendered("{{ beyond }} {{ [beyond]|tojson }}", variables) ==
+        "18446744073709551615 [18446744073709551615]");
+  for (const char* sum :
+       {"most + 1", "least - 1", "most * 2", "least * -1", "-least", "least // -1", "beyond + 0",
+        "beyond > 1", "[1, 2][beyond]", "'ab'[:beyond]", "range(beyond)", "beyond is odd"})
+    CHECK_THROWS_WITH(rendered("{{ " + std::string(sum) + " }}", variables),
+                      Contains("an integer beyond 64 bits"));
+}
+
+TEST_CASE("bytes of a request that are not UTF-8 count as U+FFFD") {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {"{{ messages[0].content.strip() }}", "x\xEF\xBF\xBD"},
+      {"{{ messages[0].content.split()|join(' ') }}", "x\xEF\xBF\xBD"},
+      {"{{ messages[0].content|list|length }}", "4"},
+      {"{{ messages[0].content[::-1] }}", "\xEF\xBF\xBDx  "},
+      {"{{ messages[0]|tojson }}",
+       "{\"role\": \"user\", \"content\": \"  x\xEF\xBF\xBD\", \"\xEF\xBF\xBD\": "
+       "[\"\xEF\xBF\xBD\"]}"},
+      {"{{ tools[0].name|upper }}", "A\xEF\xBF\xBD"},
+  };
+  ChatRequest request;
+  request.messages = Json::array(
+      {Json{{"role", "user"}, {"content", "  x\xF0"}, {"\xC3", Json::array({"\x80"})}}});
+  request.tools = Json::array({Json{{"name", "a\xE4\xB8"}}});
+  for (const auto& [source, text] : cases) {
+    const TemplateDirectory directory(Json{{"chat_template", source}});
+    CHECK(ChatFormat::load(directory.path()).render(request) == text);
   }
 }
 
@@ -171,8 +243,12 @@ TEST_CASE("numbers are written as Python writes them") {
                                                              {123456789.125, "123456789.125"},
                                                              {5e-324, "5e-324"}};
   for (const auto& [value, text] : cases) CHECK(python::float_repr(value) == text);
+  const Json endless = {{"inf", INFINITY}, {"nan", NAN}};
+  CHECK(rendered("{{ inf }} {{ -inf }} {{ nan }} {{ [inf, -inf, nan]|tojson }}", endless) ==
+        "inf -inf nan [Infinity, -Infinity, NaN]");
   CHECK(python::to_json(Json::parse(R"({"b":[1,"\u00e9\"\n\u0001"],"a":{}})")) ==
         "{\"b\": [1, \"\xC3\xA9\\\"\\n\\u0001\"], \"a\": {}}");
-  CHECK(python::to_json(Json::parse(R"(["\ud83d\ude42"])"), {.indent = 2, .ascii_only = true}) ==
-        "[\n  \"\\ud83d\\ude42\"\n]");
+  CHECK(python::to_json(Json::parse(R"(["\ud83d\ude42\u007f"])"),
+                        {.ascii_only = true, .indent = "  "}) ==
+        "[\n  \"\\ud83d\\ude42\\u007f\"\n]");
 }

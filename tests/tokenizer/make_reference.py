@@ -8,6 +8,7 @@ Writes, each from a fixed seed:
   variants.json     a small tokenizer, what other families have in its place, and the answers of each
   unicode.json      digests over all code points of what the classes and normal forms of the reference are
   chats.json        chat templates, conversations and what they render to (null where the template fails)
+  calls.json        calls of filters and methods with every argument they take, and one more (null where they fail)
 """
 import copy
 import json
@@ -293,6 +294,61 @@ def chats(qwen3_template, templates):
     return result
 
 
+CALL_VARIABLES = {"t": "a-b-a-b", "w": " x  y ", "l": ["b", "a"], "m": {"b": 1, "a": [True, "\u00e9\x7f"]}, "n": 5,
+                  "empty": "", "zero": 0}
+# With the arguments of each: as many as there are, by place and by name, one too many, and one of no such name.
+CALLS = [(kind, name, arguments) for kind, names, all_arguments in (
+    ("n|", "string safe length", ["", "(1)", "(nothing=1)"]),
+    ("t|", "upper lower list|tojson", ["", "(1)", "(nothing=1)"]),
+    ("l|", "length count first last list|tojson", ["", "(5)", "(nothing=1)"]),
+    ("m|", "items|list|tojson", ["", "(1)"]),
+    ("t|", "trim", ["", "('a')", "(chars='ab')", "(none)", "('a', 'b')", "('a', chars='b')", "(nothing=1)"]),
+    ("l|", "join", ["", "('-')", "(d='-')", "('-', d='+')", "('-', none, 1)", "(nothing=1)"]),
+    ("t|", "replace", ["('a', 'c')", "('a', 'c', 1)", "(old='a', new='c', count=1)", "('a', 'c', none)", "('a', 'c', 0)",
+                       "('a', 'c', -1)", "('a', 'c', true)", "('a', 'c', 'x')", "('a', 'c', 1, 2)", "('a', 'c', old='b')",
+                       "('a', 'c', nothing=1)", "('a')"]),
+    ("nope|", "default d", ["", "('x')", "(default_value='x')", "('x', true)", "('x', true, 1)", "(nothing=1)"]),
+    ("empty|", "default d", ["('x')", "('x', true)", "('x', boolean=true)", "(boolean=true, default_value='x')"]),
+    ("zero|", "default", ["('x', true)"]),
+    ("m|", "tojson", ["", "(true)", "(ensure_ascii=true)", "(4)", "(false, 2)", "(indent=2)", "(indent=0)", "(indent=-1)",
+                      "(indent=true)", "(indent='..')", "(indent=none)", "(separators=[',', ':'])", "(separators=none)",
+                      "(indent=1, separators=[';', '='])", "(separators=[','])", "(separators=[1, 2])", "(sort_keys=true)",
+                      "(false, none, none, true)", "(false, none, none, true, 1)", "(nothing=1)", "(false, ensure_ascii=true)"]),
+    ("t.", "strip lstrip rstrip", ["()", "('a')", "('ab')", "(none)", "(chars='a')", "('a', 'b')", "(nothing=3)"]),
+    ("w.", "strip lstrip rstrip split|tojson", ["()"]),
+    ("t.", "split|tojson", ["()", "('-')", "('-', 1)", "(sep='-', maxsplit=2)", "('-', maxsplit=0)", "('-', -1)", "(none)",
+                            "('-', none)", "('-', 1, 2)", "('-', sep='a')", "(nothing=1)"]),
+    ("t.", "startswith endswith", ["('a')", "('b')", "(prefix='a')", "(suffix='b')", "('a', 0, 3, 4)", "()"]),
+    ("t.", "upper lower", ["()", "(1)", "(nothing=1)"]),
+    ("t.", "replace", ["('a', 'c')", "('a', 'c', 1)", "('a', 'c', -1)", "('a', 'c', 0)", "('a', 'c', true)", "('a', 'c', none)",
+                       "(old='a', new='c')", "('a', 'c', 1, 2)", "('a', 'c', nothing=1)", "('a')"]),
+    ("'-'.", "join", ["(l)", "(l, 1)", "([1])", "(iterable=l)", "()"]),
+    ("t.", "find count", ["('b')", "('x')", "(sub='b')", "('b', 0, 1, 2)", "()"]),
+    ("m.", "items|list|tojson keys|list|tojson values|list|tojson", ["()", "(1)", "(nothing=1)"]),
+    ("m.", "get", ["('b')", "('x')", "('x', 7)", "(key='b')", "('x', default=7)", "('x', 7, 8)", "()"]),
+    ("", "range|list|tojson", ["(3)", "(1, 3)", "(0, 6, 2)", "(3, 0, -1)", "(true)", "(1, 2, 3, 4)", "(stop=3)", "()"]),
+) for name in names.split() for arguments in all_arguments]
+# What jinja2 takes and the interpreter refuses.
+UNSUPPORTED = ["l|join('-', none)", "l|join('-', attribute='x')", "w.split(none, 1)|tojson", "w.split(maxsplit=1)|tojson",
+               "t.startswith('b', 2)", "t.startswith('a', 0, 3)", "t.endswith('b', 2)", "t.find('b', 2)", "t.count('a', 1)",
+               "t.replace('', '.')", "t|replace('', '.')", "t.count('')"]
+
+
+def calls():
+    def answer(expression):
+        try:
+            return template_environment().from_string("{{ " + expression + " }}").render(**CALL_VARIABLES)
+        except Exception:
+            return None
+
+    expressions = []
+    for kind, name, arguments in CALLS:
+        function, _, behind = name.partition("|")
+        expressions.append(kind + function + arguments + ("|" + behind if behind else ""))
+    return {"variables": CALL_VARIABLES, "calls": [{"call": e, "text": answer(e)} for e in expressions],
+            "unsupported": [{"call": e, "text": answer(e)} for e in UNSUPPORTED]}
+
+
 def write(path, value):
     path.write_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
@@ -317,6 +373,7 @@ def main():
     qwen3_template = json.loads((data / "qwen3" / "tokenizer_config.json").read_text())["chat_template"]
     templates = {path.stem: path.read_text(encoding="utf-8") for path in sorted((data / "templates").glob("*.jinja"))}
     write(data / "chats.json", chats(qwen3_template, templates))
+    write(data / "calls.json", calls())
 
 
 if __name__ == "__main__":
