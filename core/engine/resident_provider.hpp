@@ -8,10 +8,10 @@
 
 namespace sluice {
 
-// Holds every unit but the embedding, natively, each in memory of its exact size.
+// Holds every unit but the embedding, natively, side by side in one block.
 class ResidentProvider final : public ILayerProvider {
  public:
-  // Loads everything over the compute stream and waits for it. Throws MemoryLimitError when it does
+  // Loads everything over the compute stream and waits for it. References must outlive this. Throws MemoryLimitError when it does
   // not fit, with the bytes that it takes.
   ResidentProvider(IDevice& device, StreamId compute, const WeightStore& weights);
   ~ResidentProvider() override;  // drains the compute stream before memory is freed
@@ -31,7 +31,9 @@ class ResidentProvider final : public ILayerProvider {
 
   IDevice& device_;
   StreamId compute_;
-  std::vector<Buffer> slabs_;  // index: UnitId; the embedding's is empty
+  const WeightStore& weights_;
+  std::vector<std::uint64_t> offsets_;  // index: UnitId
+  Buffer memory_;
   PerKind<std::uint32_t> units_;
   std::uint64_t loaded_bytes_ = 0;
   const Counters counters_;
