@@ -14,7 +14,7 @@ struct JsonStyle {
   struct Separators {
     std::string item, key;
   };
-  bool ascii_only = false;               // ensure_ascii
+  bool ascii_only = false;                 // ensure_ascii
   std::optional<std::string> indent{};     // of one level; none: all on one line
   std::optional<Separators> separators{};  // none: ", " and ": ", with an indent "," and ": "
   bool sort_keys = false;
