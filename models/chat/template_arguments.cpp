@@ -40,6 +40,13 @@ Value BoundArguments::operator[](std::string_view parameter) const {
   return Value::undefined(std::string(parameter));
 }
 
+Value BoundArguments::required(std::string_view parameter) const {
+  for (const auto& [name, value] : values_) {
+    if (name == parameter) return value;
+  }
+  throw InputError("the argument '{}' is missing", parameter);
+}
+
 bool BoundArguments::has(std::string_view parameter) const {
   const Value value = (*this)[parameter];
   return !value.is_undefined() && !(value.is_data() && value.data().is_null());

@@ -27,6 +27,8 @@ class BoundArguments {
 
   // Not defined where it was not given.
   Value operator[](std::string_view parameter) const;
+  // Throws InputError where it was not given.
+  Value required(std::string_view parameter) const;
   // Whether it was given, as something else than none.
   bool has(std::string_view parameter) const;
 

@@ -283,7 +283,7 @@ const Functions& string_methods() {
       {"join",
        {"iterable", "/"},
        [](const Value& v, const With& with) {
-         return joined(with["iterable"], text_of(v, ""), [](const Value& element) {
+         return joined(with.required("iterable"), text_of(v, ""), [](const Value& element) {
            return std::string(text_of(element, "what is joined"));
          });
        }},
