@@ -11,7 +11,7 @@
 namespace sluice::test {
 namespace {
 
-void check_totals(IDevice& on, IOffloadPolicy& policy, std::uint32_t budget) {
+void check_totals(IDevice& on, bool in_virtual_time, IOffloadPolicy& policy, std::uint32_t budget) {
   const ScratchDir dir;
   const auto traced = make_trace_device(on, dir.path() / "t.json", {});
   Counters counters;
@@ -40,7 +40,9 @@ void check_totals(IDevice& on, IOffloadPolicy& policy, std::uint32_t budget) {
   CHECK(trace.bytes("load", *setup) == loaded_before);
   CHECK(trace.bytes("load", *run) == counters.h2d_bytes - counters.cancelled_bytes);
   CHECK(trace.stall_ns(*run) == stall_ns);
-  CHECK((stall_ns > 0) == (lanes > 0));  // copies on the compute stream are not waited for
+  // Copies on the compute stream are not waited for. In virtual time the others always are; on the
+  // CPU a thread that comes late finds them done.
+  if (lanes == 0 || in_virtual_time) CHECK((stall_ns > 0) == (lanes > 0));
 }
 
 }  // namespace
@@ -54,8 +56,9 @@ TEST_CASE("a trace of an engine has the bytes of its book and the stalls of its 
     ChaosPolicy chaos(budget);
     for (IOffloadPolicy* policy :
          std::initializer_list<IOffloadPolicy*>{&naive, &prefetch, &keep, &chaos}) {
-      check_totals(*make_sim_device(toy_machine()), *policy, budget);
-      check_totals(*make_cpu_device({.memory_limit = {}, .link_gbps = 0.05}), *policy, budget);
+      check_totals(*make_sim_device(toy_machine()), true, *policy, budget);
+      check_totals(*make_cpu_device({.memory_limit = {}, .link_gbps = 0.05}), false, *policy,
+                   budget);
     }
   }
 }

@@ -256,7 +256,8 @@ TEST_CASE("mapped reads every weight where it lies and takes none onto the devic
             "model: {synthetic: tiny-dense}\n"
             "generation: {prompts: [{random: 4}], max_new_tokens: 4, context: 64}\n"
             "measure: {warmup: 0, repeats: 1}\nsweep: {policy: [resident, mapped, naive_sync]}\n");
-  const Finished sweep = run_sluice({"sweep", dir.path() / "x.yaml", "--json"});
+  const Finished sweep =
+      run_sluice({"sweep", dir.path() / "x.yaml", "--out", dir.path() / "out", "--json"});
   INFO(sweep.err);
   REQUIRE(sweep.exit_code == 0);
   const Json records = Json::parse(sweep.out);
@@ -287,7 +288,8 @@ TEST_CASE("weights that may not be pinned pass through the ring, and the record 
             "generation: {prompts: [{random: 4}], max_new_tokens: 4}\n"
             "measure: {warmup: 0, repeats: 1}\n"
             "sweep: {device.pinned_limit: [1GiB, 2MiB]}\n");
-  const Finished sweep = run_sluice({"sweep", dir.path() / "x.yaml", "--json"});
+  const Finished sweep =
+      run_sluice({"sweep", dir.path() / "x.yaml", "--out", dir.path() / "out", "--json"});
   INFO(sweep.err);
   REQUIRE(sweep.exit_code == 0);
   const Json records = Json::parse(sweep.out);
