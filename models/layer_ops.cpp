@@ -41,13 +41,15 @@ void LayerOps::embed(const RowBlock& block) {
   // A tied embedding is the first tensor of the head's slab.
   const UnitId from = weights_.spec(embedding_).shares.value_or(embedding_);
   const TensorSpec& table = weights_.spec(from).tensors[embedding_tensors().weight];
-  ops_.embed({.rows = block.rows,
-              .table = weights_.slab(from, Encoding::native) + table.offset,
-              .table_type = table.dtype,
-              .out = block.hidden,
-              .type = type_,
-              .vocab = size(config_.vocab),
-              .hidden = hidden_size()});
+  ops_.embed(
+      {.rows = block.rows,
+       .table = weights_.slab(from, Encoding::native) +
+                weights_.layout().place(from, embedding_tensors().weight, Encoding::native).data,
+       .table_type = table.dtype,
+       .out = block.hidden,
+       .type = type_,
+       .vocab = size(config_.vocab),
+       .hidden = hidden_size()});
 }
 
 void LayerOps::attention(UnitId unit, const Weights& slab, const RowBlock& block) {
@@ -73,10 +75,9 @@ void LayerOps::attention(UnitId unit, const Weights& slab, const RowBlock& block
                      .context = context_,
                      .kv = kv};
   if (at.q_norm) {
-    const auto& tensors = weights_.spec(unit).tensors;
-    rope.q_norm = slab.data + tensors[*at.q_norm].offset;
-    rope.k_norm = slab.data + tensors[*at.k_norm].offset;
-    rope.norm_type = tensors[*at.q_norm].dtype;
+    rope.q_norm = data_of(unit, *at.q_norm, slab);
+    rope.k_norm = data_of(unit, *at.k_norm, slab);
+    rope.norm_type = weights_.spec(unit).tensors[*at.q_norm].dtype;
   }
   const AttentionArgs attention{
       .qkv = work_.wide,
@@ -142,10 +143,9 @@ void LayerOps::head(const Weights& slab, const std::byte* hidden,
 
 RmsNormArgs LayerOps::norm(UnitId unit, std::size_t tensor, const Weights& slab, const void* x,
                            void* out, std::uint32_t rows) const {
-  const TensorSpec& weight = weights_.spec(unit).tensors[tensor];
   return {.x = x,
-          .weight = slab.data + weight.offset,
-          .weight_type = weight.dtype,
+          .weight = data_of(unit, tensor, slab),
+          .weight_type = weights_.spec(unit).tensors[tensor].dtype,
           .out = out,
           .type = type_,
           .rows = rows,
@@ -153,20 +153,26 @@ RmsNormArgs LayerOps::norm(UnitId unit, std::size_t tensor, const Weights& slab,
           .eps = static_cast<float>(config_.rms_eps)};
 }
 
+const std::byte* LayerOps::data_of(UnitId unit, std::size_t tensor, const Weights& slab) const {
+  return slab.data + weights_.layout().place(unit, tensor, slab.encoding).data;
+}
+
 LinearArgs LayerOps::matrix(UnitId unit, std::size_t tensor, Position bias, const Weights& slab,
                             std::uint32_t rows, std::uint32_t n, std::uint32_t k) const {
-  if (slab.encoding != Encoding::native)
-    throw Error("unit {} arrived as {}; the operations here read native weights", unit,
-                name_of(slab.encoding));
   const auto& tensors = weights_.spec(unit).tensors;
-  LinearArgs args{.weight = slab.data + tensors[tensor].offset,
+  LinearArgs args{.weight = data_of(unit, tensor, slab),
                   .weight_type = tensors[tensor].dtype,
                   .type = type_,
                   .rows = rows,
                   .n = n,
                   .k = k};
+  if (const TensorPlace& place = weights_.layout().place(unit, tensor, slab.encoding);
+      place.quantised) {
+    args.encoding = slab.encoding;
+    args.scales = slab.data + place.scales;
+  }
   if (bias) {
-    args.bias = slab.data + tensors[*bias].offset;
+    args.bias = data_of(unit, *bias, slab);
     args.bias_type = tensors[*bias].dtype;
   }
   return args;

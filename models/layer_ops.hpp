@@ -46,6 +46,7 @@ class LayerOps {
  private:
   RmsNormArgs norm(UnitId unit, std::size_t tensor, const Weights& slab, const void* x, void* out,
                    std::uint32_t rows) const;
+  const std::byte* data_of(UnitId unit, std::size_t tensor, const Weights& slab) const;
   LinearArgs matrix(UnitId unit, std::size_t tensor, Position bias, const Weights& slab,
                     std::uint32_t rows, std::uint32_t n, std::uint32_t k) const;
   std::uint32_t hidden_size() const { return static_cast<std::uint32_t>(config_.hidden); }

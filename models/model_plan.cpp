@@ -30,6 +30,13 @@ class UnitBuilder {
     unit_.tensors.push_back(std::move(tensor));
     return unit_.tensors.size() - 1;
   }
+  // One that may be quantised.
+  std::size_t add_matrix(std::string name, std::uint64_t out, std::uint64_t in,
+                         bool joined = false) {
+    const std::size_t at = add(std::move(name), {out, in}, joined);
+    unit_.tensors[at].is_matrix = true;
+    return at;
+  }
   Position add_if(bool present, std::string name, std::vector<std::uint64_t> shape,
                   bool joined = false) {
     if (!present) return std::nullopt;
@@ -49,10 +56,10 @@ std::pair<UnitSpec, AttentionTensors> build_attention(const ModelConfig& c, std:
   const std::uint64_t hidden = wide(c.hidden), q = wide(c.q_size()), kv = wide(c.kv_size());
   const bool experts = c.has_experts(layer);
   AttentionTensors t{};
-  t.q = unit.add(self + "q_proj.weight", {q, hidden});
-  t.k = unit.add(self + "k_proj.weight", {kv, hidden}, true);
-  t.v = unit.add(self + "v_proj.weight", {kv, hidden}, true);
-  t.o = unit.add(self + "o_proj.weight", {hidden, q});
+  t.q = unit.add_matrix(self + "q_proj.weight", q, hidden);
+  t.k = unit.add_matrix(self + "k_proj.weight", kv, hidden, true);
+  t.v = unit.add_matrix(self + "v_proj.weight", kv, hidden, true);
+  t.o = unit.add_matrix(self + "o_proj.weight", hidden, q);
   t.router = unit.add_if(experts, at + "mlp.gate.weight", {wide(c.experts.count), hidden});
   t.q_bias = unit.add_if(c.qkv_bias, self + "q_proj.bias", {q});
   t.k_bias = unit.add_if(c.qkv_bias, self + "k_proj.bias", {kv}, true);
@@ -70,9 +77,9 @@ std::pair<UnitSpec, MlpTensors> build_mlp(const ModelConfig& c, std::int32_t lay
   const std::string at = layer_name(layer), mlp = at + "mlp.";
   const std::uint64_t hidden = wide(c.hidden), width = wide(c.intermediate);
   MlpTensors t{};
-  t.gate = unit.add(mlp + "gate_proj.weight", {width, hidden});
-  t.up = unit.add(mlp + "up_proj.weight", {width, hidden}, true);
-  t.down = unit.add(mlp + "down_proj.weight", {hidden, width});
+  t.gate = unit.add_matrix(mlp + "gate_proj.weight", width, hidden);
+  t.up = unit.add_matrix(mlp + "up_proj.weight", width, hidden, true);
+  t.down = unit.add_matrix(mlp + "down_proj.weight", hidden, width);
   t.gate_bias = unit.add_if(c.mlp_bias, mlp + "gate_proj.bias", {width});
   t.up_bias = unit.add_if(c.mlp_bias, mlp + "up_proj.bias", {width}, true);
   t.down_bias = unit.add_if(c.mlp_bias, mlp + "down_proj.bias", {hidden});
@@ -84,9 +91,9 @@ UnitSpec build_expert(const ModelConfig& c, std::int32_t layer, std::int32_t exp
   UnitBuilder unit(UnitKind::expert, layer, expert);
   const std::string at = fmt::format("{}mlp.experts.{}.", layer_name(layer), expert);
   const std::uint64_t hidden = wide(c.hidden), width = wide(c.experts.intermediate);
-  unit.add(at + "gate_proj.weight", {width, hidden});
-  unit.add(at + "up_proj.weight", {width, hidden}, true);
-  unit.add(at + "down_proj.weight", {hidden, width});
+  unit.add_matrix(at + "gate_proj.weight", width, hidden);
+  unit.add_matrix(at + "up_proj.weight", width, hidden, true);
+  unit.add_matrix(at + "down_proj.weight", hidden, width);
   return unit.take();
 }
 
@@ -101,7 +108,7 @@ UnitSpec build_embedding(const ModelConfig& c) {
 
 UnitSpec build_head(const ModelConfig& c) {
   UnitBuilder unit(UnitKind::head, c.layers);
-  unit.add(c.tie_embeddings ? kEmbedding : kHead, {wide(c.vocab), wide(c.hidden)});
+  unit.add_matrix(c.tie_embeddings ? kEmbedding : kHead, wide(c.vocab), wide(c.hidden));
   unit.add("model.norm.weight", {wide(c.hidden)});
   return unit.take();
 }

@@ -327,7 +327,7 @@ SlotId Engine::Impl::load(UnitId unit) {
 void Engine::Impl::prepare(UnitId unit, SlotId slot) {
   const Encoding wire = setup_.transfers[unit].wire;
   copier_.prepare(slot, unit, weights_.slab(unit, wire), view_.units[unit].size(wire),
-                  weights_.is_pinned(unit));
+                  weights_.is_pinned(unit, wire));
 }
 
 void Engine::Impl::evict(UnitId unit, UnitId incoming) {

@@ -63,7 +63,7 @@ ResidentProvider::ResidentProvider(IDevice& device, StreamId compute, const Weig
     std::byte* const to = memory_.data() + offsets_[unit.id];
     const std::byte* const from = weights.slab(unit.id, Encoding::native);
     const std::uint64_t total = unit.size(Encoding::native);
-    if (weights.is_pinned(unit.id)) {
+    if (weights.is_pinned(unit.id, Encoding::native)) {
       copy(unit.id, to, from, total);
     } else {
       for (std::uint64_t at = 0; at < total; at += StagingRing::kHalfBytes) {

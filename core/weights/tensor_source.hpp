@@ -19,6 +19,17 @@ class ITensorSource {
   // several threads at once.
   virtual void read(const TensorSpec& tensor, std::uint64_t first, std::uint64_t n,
                     std::byte* to) const = 0;
+  // Whether read_quantised() gives this matrix in `encoding` without loss: it is stored so.
+  virtual bool is_quantised(const TensorSpec&, Encoding) const { return false; }
+  // Writes the codes and scales of `rows` rows from `first` on, laid out as core/weights/encoding.hpp
+  // says. Called from several threads at once, only where is_quantised().
+  virtual void read_quantised(const TensorSpec&, Encoding, std::uint64_t first, std::uint64_t rows,
+                              std::byte* codes, std::byte* scales) const {
+    static_cast<void>(first);
+    static_cast<void>(rows);
+    static_cast<void>(codes);
+    static_cast<void>(scales);
+  }
   // A line for records: the path and a fingerprint, or the shape's name and the seed.
   virtual std::string describe() const = 0;
 };

@@ -13,10 +13,9 @@ namespace sluice {
 struct TensorSpec {
   std::string name;                  // in the checkpoint
   std::vector<std::uint64_t> shape;  // row-major: {out, in} of a matrix
-  bool joined = false;  // lies right behind the tensor before it and has its type: read as one
-  // Set where the slab is laid out:
-  DType dtype = DType::f32;  // as packed
-  std::uint64_t offset = 0;  // in the native slab, bytes
+  bool joined = false;       // lies right behind the tensor before it and has its type: read as one
+  bool is_matrix = false;    // may be quantised: norms, biases, router and embedding may not
+  DType dtype = DType::f32;  // as packed natively; set where the slab is laid out
 
   std::uint64_t elements() const {
     std::uint64_t n = 1;

@@ -1,118 +1,94 @@
 #include "core/weights/weight_store.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/weights/convert.hpp"
+#include "core/weights/pack.hpp"
 
 namespace sluice {
 namespace {
 
-constexpr std::uint64_t kTensorAlignment = 16;
 constexpr std::uint64_t kSlabAlignment = 256;
-constexpr std::uint64_t kPieceElements = 2ull << 20;
 
-constexpr std::uint64_t aligned(std::uint64_t n, std::uint64_t to) {
-  return (n + to - 1) / to * to;
-}
-
-// Gives the unit's tensors their types and offsets; returns the slab's bytes.
-std::uint64_t lay_out_unit(UnitSpec& unit, const ITensorSource& source, DType dtype) {
-  std::uint64_t end = 0;
-  const TensorSpec* before = nullptr;
-  for (TensorSpec& tensor : unit.tensors) {
-    const DType stored = source.stored_type(tensor);
-    tensor.dtype = dtype == DType::f32 ? stored : dtype;
-    if (tensor.joined && before && tensor.dtype != before->dtype) {
-      throw InputError(
-          "{}: tensor {} is {} and {} is {}; they are read as one matrix and must have "
-          "one type (dtype bf16 or f16 casts them)",
-          source.describe(), before->name, name_of(before->dtype), tensor.name,
-          name_of(tensor.dtype));
-    }
-    tensor.offset = tensor.joined ? end : aligned(end, kTensorAlignment);
-    end = tensor.offset + tensor.elements() * size_of(tensor.dtype);
-    before = &tensor;
-  }
-  return end;
-}
-
-// A part of one tensor, small enough to balance threads and large enough not to matter.
-struct Piece {
-  const TensorSpec* tensor = nullptr;
-  DType stored = DType::f32;
-  std::uint64_t first = 0, n = 0;  // elements
-  std::byte* to = nullptr;
-};
-
-void pack_piece(const Piece& piece, const ITensorSource& source, std::vector<std::byte>& staging) {
-  if (piece.stored == piece.tensor->dtype) {
-    source.read(*piece.tensor, piece.first, piece.n, piece.to);
-    return;
-  }
-  staging.resize(kPieceElements * sizeof(float));
-  source.read(*piece.tensor, piece.first, piece.n, staging.data());
-  convert(piece.stored, staging.data(), piece.tensor->dtype, piece.to, piece.n);
+constexpr std::uint64_t aligned(std::uint64_t n) {
+  return (n + kSlabAlignment - 1) / kSlabAlignment * kSlabAlignment;
 }
 
 }  // namespace
 
 WeightStore::WeightStore(IDevice& device, ModelPlan plan, const ITensorSource& source,
                          const Options& options)
-    : plan_(std::move(plan)) {
-  lay_out(source, options.dtype);
-  allocate(device, options);
-  if (device.info().executes) pack(source, options);
+    : layout_(std::move(plan), source, options.dtype), slabs_(layout_.units().size()) {
+  const std::vector<Wanted> all = wanted(options.encodings);
+  allocate(device, all, options);
+  if (!device.info().executes) return;
+  std::vector<SlabToFill> slabs;
+  for (const auto& [unit, encoding, bytes] : all)
+    slabs.push_back({unit, encoding, of(unit, encoding).data});
+  pack_slabs(layout_, slabs, source, options.threads, [&](std::uint64_t done, std::uint64_t total) {
+    if (options.progress) options.progress({done, total});
+  });
 }
 
-void WeightStore::lay_out(const ITensorSource& source, DType dtype) {
-  const auto count = static_cast<UnitId>(plan_.units.size());
-  units_.resize(count);
-  offsets_.resize(count);
-  for (UnitId id = 0; id < count; ++id) {
-    UnitSpec& unit = plan_.units[id];
-    const std::uint64_t bytes = lay_out_unit(unit, source, dtype);
-    units_[id] = {id, unit.kind, unit.layer, unit.expert, {bytes}};
-    if (is_streamed(unit.kind)) order_.push_back(id);
-    if (unit.shares) continue;
-    offsets_[id] = aligned(slab_bytes_, kSlabAlignment);
-    slab_bytes_ = offsets_[id] + bytes;
-  }
-  for (UnitId id = 0; id < count; ++id) {
-    if (const std::optional<UnitId> shared = plan_.units[id].shares) {
-      offsets_[id] = offsets_[*shared];
+std::vector<WeightStore::Wanted> WeightStore::wanted(
+    const std::vector<EncodingSet>& encodings) const {
+  const std::span<const UnitInfo> units = layout_.units();
+  std::vector<EncodingSet> sets(units.size(), Encoding::native);
+  if (!encodings.empty()) sets = encodings;
+  if (sets.size() != units.size())
+    throw Error("encodings are given for {} units of {}", sets.size(), units.size());
+  for (const UnitInfo& unit : units)
+    if (unit.kind == UnitKind::embedding)
+      sets[plan().units[unit.id].shares.value_or(unit.id)].add(Encoding::native);
+
+  std::vector<Wanted> out;
+  for (const UnitInfo& unit : units) {
+    if (plan().units[unit.id].shares) continue;
+    for (std::size_t e = 0; e < kEncodings; ++e) {
+      const auto encoding = static_cast<Encoding>(e);
+      if (!sets[unit.id].has(encoding)) continue;
+      if (unit.size(encoding) == 0)
+        throw Error("unit {} of {} cannot be stored as {}", unit.id, units.size(),
+                    name_of(encoding));
+      out.push_back({unit.id, encoding, unit.size(encoding)});
     }
   }
+  return out;
 }
 
-void WeightStore::allocate(IDevice& device, const Options& options) {
-  slabs_.resize(units_.size());
-  const std::uint64_t limit = options.pinned_limit.value_or(slab_bytes_);
-  if (slab_bytes_ <= limit) {
+void WeightStore::allocate(IDevice& device, std::span<const Wanted> wanted,
+                           const Options& options) {
+  std::uint64_t total = 0;  // of all slabs and the gaps between them
+  for (const Wanted& slab : wanted) total = aligned(total) + slab.bytes;
+  const std::uint64_t limit = options.pinned_limit.value_or(total);
+  bool as_one = total <= limit;
+  if (as_one) {
     try {
-      std::byte* const block =
-          pinned_.emplace_back(device, Buffer::Where::pinned, slab_bytes_, "weights").data();
-      for (const UnitInfo& unit : units_) slabs_[unit.id].data = block + offsets_[unit.id];
-      return;
+      std::byte* to = pinned_.emplace_back(device, Buffer::Where::pinned, total, "weights").data();
+      for (const Wanted& slab : wanted) {
+        of(slab.unit, slab.encoding).data = to;
+        to += aligned(slab.bytes);
+      }
     } catch (const PinningError&) {  // then each by itself, as far as it goes
+      as_one = false;
     }
   }
-  allocate_each(device, limit);
+  if (!as_one) allocate_each(device, wanted, limit);
+  for (UnitId id = 0; id < slabs_.size(); ++id)
+    if (const std::optional<UnitId> owner = plan().units[id].shares)
+      of(id, Encoding::native) = of(*owner, Encoding::native);
 }
 
-void WeightStore::allocate_each(IDevice& device, std::uint64_t limit) {
-  const auto allocate_one = [&](UnitId id, bool needed) {
-    const std::uint64_t bytes = units_[id].size(Encoding::native);
-    Slab& slab = slabs_[id];
-    slab.pinned = unpinned_bytes_ == 0 && pinned_bytes() + bytes <= limit;
+void WeightStore::allocate_each(IDevice& device, std::span<const Wanted> wanted,
+                                std::uint64_t limit) {
+  const auto allocate_one = [&](const Wanted& one, bool needed) {
+    Slab& slab = of(one.unit, one.encoding);
+    slab.pinned = unpinned_bytes_ == 0 && pinned_bytes() + one.bytes <= limit;
     if (slab.pinned) {
       try {
-        slab.data = pinned_.emplace_back(device, Buffer::Where::pinned, bytes, "weights").data();
+        slab.data =
+            pinned_.emplace_back(device, Buffer::Where::pinned, one.bytes, "weights").data();
         return;
       } catch (const PinningError&) {
         if (needed) throw;
@@ -122,22 +98,25 @@ void WeightStore::allocate_each(IDevice& device, std::uint64_t limit) {
     if (needed)
       throw PinningError(
           "the embedding of {} bytes must be pinned, as kernels read it where it lies; only {} "
-          "bytes "
-          "of weights may be",
-          bytes, limit);
-    slab.data = allocate_unpinned(bytes);
+          "bytes of weights may be",
+          one.bytes, limit);
+    slab.data = allocate_unpinned(one.bytes);
   };
-  const auto owner_of = [&](UnitId id) { return plan_.units[id].shares.value_or(id); };
-  for (const UnitInfo& unit : units_)
-    if (unit.kind == UnitKind::embedding) allocate_one(owner_of(unit.id), true);
-  for (const UnitInfo& unit : units_)
-    if (!slabs_[owner_of(unit.id)].data) allocate_one(unit.id, false);
-  for (const UnitInfo& unit : units_) slabs_[unit.id] = slabs_[owner_of(unit.id)];
+  std::vector<bool> read_in_place(slabs_.size(), false);  // the embedding's owner
+  for (const UnitInfo& unit : layout_.units())
+    if (unit.kind == UnitKind::embedding)
+      read_in_place[plan().units[unit.id].shares.value_or(unit.id)] = true;
+  const auto holds_embedding = [&](const Wanted& one) {
+    return one.encoding == Encoding::native && read_in_place[one.unit];
+  };
+  for (const Wanted& one : wanted)
+    if (holds_embedding(one)) allocate_one(one, true);
+  for (const Wanted& one : wanted)
+    if (!holds_embedding(one)) allocate_one(one, false);
 }
 
 std::byte* WeightStore::allocate_unpinned(std::uint64_t bytes) {
-  auto* const memory =
-      static_cast<std::byte*>(std::aligned_alloc(kSlabAlignment, aligned(bytes, kSlabAlignment)));
+  auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kSlabAlignment, aligned(bytes)));
   if (!memory) throw Error("the system has no {} bytes of memory left for weights", bytes);
   unpinned_bytes_ += bytes;
   return unpinned_.emplace_back(memory).get();
@@ -149,65 +128,14 @@ std::uint64_t WeightStore::pinned_bytes() const {
   return sum;
 }
 
-void WeightStore::pack(const ITensorSource& source, const Options& options) {
-  std::vector<Piece> pieces;
-  Progress progress;
-  for (const UnitInfo& info : units_) {
-    const UnitSpec& unit = plan_.units[info.id];
-    if (unit.shares) continue;
-    for (const TensorSpec& tensor : unit.tensors) {
-      const DType stored = source.stored_type(tensor);
-      const std::uint64_t elements = tensor.elements(), size = size_of(tensor.dtype);
-      std::byte* to = slabs_[info.id].data + tensor.offset;
-      for (std::uint64_t first = 0; first < elements; first += kPieceElements) {
-        const std::uint64_t n = std::min(kPieceElements, elements - first);
-        pieces.push_back({&tensor, stored, first, n, to + first * size});
-      }
-      progress.total_bytes += elements * size;
-    }
-  }
-
-  std::atomic<std::size_t> next{0};
-  std::atomic<std::uint64_t> done_bytes{0};
-  std::mutex guard;
-  std::exception_ptr failure;
-  const auto work = [&](bool reports) {
-    std::vector<std::byte> staging;
-    try {
-      for (std::size_t i; (i = next.fetch_add(1)) < pieces.size();) {
-        pack_piece(pieces[i], source, staging);
-        done_bytes += pieces[i].n * size_of(pieces[i].tensor->dtype);
-        if (reports && options.progress) {
-          options.progress({done_bytes.load(), progress.total_bytes});
-        }
-      }
-    } catch (...) {
-      next = pieces.size();  // the others stop as well
-      const std::scoped_lock lock(guard);
-      if (!failure) failure = std::current_exception();
-    }
-  };
-  {
-    const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
-    const std::size_t threads =
-        std::min<std::size_t>(options.threads ? options.threads : cores, pieces.size());
-    std::vector<std::jthread> helpers;
-    for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back(work, false);
-    work(true);
-  }
-  if (failure) std::rethrow_exception(failure);
-  if (options.progress) options.progress({progress.total_bytes, progress.total_bytes});
-}
-
-ModelView WeightStore::view() const {
-  return {units_, order_, plan_.layers, plan_.experts_per_layer, plan_.experts_per_token};
+bool WeightStore::stores(UnitId unit, Encoding encoding) const {
+  return unit < slabs_.size() && of(unit, encoding).data;
 }
 
 const std::byte* WeightStore::slab(UnitId unit, Encoding encoding) const {
-  if (unit >= units_.size() || units_[unit].size(encoding) == 0) {
-    throw Error("unit {} of {} has no slab encoded as {}", unit, units_.size(), name_of(encoding));
-  }
-  return slabs_[unit].data;
+  if (!stores(unit, encoding))
+    throw Error("unit {} of {} has no slab encoded as {}", unit, slabs_.size(), name_of(encoding));
+  return of(unit, encoding).data;
 }
 
 }  // namespace sluice

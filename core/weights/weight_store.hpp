@@ -1,6 +1,7 @@
 // All of a model's weights in host memory, one contiguous slab per unit and encoding; pinned, as far
 // as the system allows.
 #pragma once
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -8,10 +9,22 @@
 #include <vector>
 
 #include "core/device/device.hpp"
-#include "core/weights/tensor_source.hpp"
-#include "core/weights/unit_spec.hpp"
+#include "core/weights/slab_layout.hpp"
 
 namespace sluice {
+
+// Some of the encodings.
+class EncodingSet {
+ public:
+  constexpr EncodingSet() = default;
+  constexpr EncodingSet(Encoding one) { add(one); }  // implicit: one is a set, too
+  constexpr void add(Encoding e) { bits_ |= 1u << static_cast<unsigned>(e); }
+  constexpr bool has(Encoding e) const { return (bits_ >> static_cast<unsigned>(e) & 1u) != 0; }
+  friend constexpr bool operator==(const EncodingSet&, const EncodingSet&) = default;
+
+ private:
+  std::uint32_t bits_ = 0;
+};
 
 class WeightStore {
  public:
@@ -19,56 +32,68 @@ class WeightStore {
     std::uint64_t done_bytes = 0, total_bytes = 0;
   };
   struct Options {
-    // Activation type: stored types are kept when it is f32, else tensors of another type are
-    // cast to it while packing.
-    DType dtype = DType::bf16;
+    DType dtype = DType::bf16;                      // of activations; see ModelLayout
     unsigned threads = 0;                           // 0: all cores
     std::function<void(const Progress&)> progress;  // on the caller's thread, last when all is done
     std::optional<std::uint64_t> pinned_limit{};    // bytes of slabs that may be pinned
+    // What each unit, by its id, is stored in; empty: all of them natively. The embedding is stored
+    // natively whatever this says, and the head with it where they are one.
+    std::vector<EncodingSet> encodings{};
   };
 
-  // Packs `plan` from `source`. Host memory holds the model once, whatever its size: pinned as one
-  // block, or, where the limit or the system forbids that, slab by slab until it does again; the
-  // others lie in ordinary memory. On a device that does not execute, nothing is read: slabs are
-  // addresses with sizes. Throws InputError when a tensor is missing or has another shape, or when
-  // joined tensors differ in type; PinningError when not even the embedding can be pinned, which
-  // kernels read where it lies.
+  // Packs `plan` from `source`, quantising where an encoding asks for it. Host memory holds each unit
+  // once in each encoding asked for, and nothing else of the model: pinned as one block, or, where
+  // the limit or the system forbids that, slab by slab until it does again; the others lie in
+  // ordinary memory. On a device that does not execute, nothing is read: slabs are addresses with
+  // sizes. Throws InputError when a tensor is missing or has another shape, when joined tensors
+  // differ in type, or when one cannot be quantised; PinningError when not even the embedding can be
+  // pinned, which kernels read where it lies.
   WeightStore(IDevice& device, ModelPlan plan, const ITensorSource& source, const Options& options);
 
-  ModelView view() const;
-  const ModelPlan& plan() const { return plan_; }
-  const UnitSpec& spec(UnitId unit) const { return plan_.units[unit]; }
-  // Host address of the slab, aligned to 256 bytes; every encoding that UnitInfo gives a size for
-  // has one. A tied embedding's is the head's, its size that of the one tensor it shares.
+  ModelView view() const { return layout_.view(); }
+  const ModelLayout& layout() const { return layout_; }
+  const ModelPlan& plan() const { return layout_.plan(); }
+  const UnitSpec& spec(UnitId unit) const { return plan().units[unit]; }
+  // Host address of the slab, aligned to 256 bytes. Throws Error when it is not stored so. A tied
+  // embedding's is the head's.
   const std::byte* slab(UnitId unit, Encoding encoding) const;
-  bool is_pinned(UnitId unit) const { return slabs_[unit].pinned; }
+  bool stores(UnitId unit, Encoding encoding) const;
+  bool is_pinned(UnitId unit, Encoding encoding) const { return of(unit, encoding).pinned; }
   std::uint64_t pinned_bytes() const;
   std::uint64_t unpinned_bytes() const { return unpinned_bytes_; }
 
  private:
   struct Slab {
-    std::byte* data = nullptr;
+    std::byte* data = nullptr;  // null: not stored
     bool pinned = true;
+  };
+  // One to be allocated.
+  struct Wanted {
+    UnitId unit = 0;
+    Encoding encoding = Encoding::native;
+    std::uint64_t bytes = 0;
   };
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
 
-  void lay_out(const ITensorSource& source, DType dtype);
-  void allocate(IDevice& device, const Options& options);
-  void allocate_each(IDevice& device, std::uint64_t limit);
+  std::vector<Wanted> wanted(const std::vector<EncodingSet>& encodings) const;
+  void allocate(IDevice& device, std::span<const Wanted> wanted, const Options& options);
+  void allocate_each(IDevice& device, std::span<const Wanted> wanted, std::uint64_t limit);
   std::byte* allocate_unpinned(std::uint64_t bytes);
-  void pack(const ITensorSource& source, const Options& options);
 
-  ModelPlan plan_;
-  std::vector<UnitInfo> units_;
-  std::vector<UnitId> order_;
-  std::vector<std::uint64_t> offsets_;  // of native slabs, were they one block, by unit
-  std::uint64_t slab_bytes_ = 0;        // of all slabs and the gaps between them
+  Slab& of(UnitId unit, Encoding encoding) {
+    return slabs_[unit][static_cast<std::size_t>(encoding)];
+  }
+  const Slab& of(UnitId unit, Encoding encoding) const {
+    return slabs_[unit][static_cast<std::size_t>(encoding)];
+  }
+
+  ModelLayout layout_;
   std::vector<Buffer> pinned_;
   std::vector<std::unique_ptr<std::byte, Free>> unpinned_;
   std::uint64_t unpinned_bytes_ = 0;
-  std::vector<Slab> slabs_;  // native ones, by unit
+  std::vector<std::array<Slab, kEncodings>> slabs_;  // index: UnitId
 };
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/dtype.hpp"
+#include "sluice/unit.hpp"
 
 namespace sluice {
 
@@ -58,8 +59,13 @@ struct RmsNormArgs {
 // null where the device does not need it, is scratch.
 struct LinearArgs {
   const void* x = nullptr;            // [rows, k]
-  const std::byte* weight = nullptr;  // [n, k]
+  const std::byte* weight = nullptr;  // [n, k] of weight_type, or codes
   DType weight_type = DType::bf16;
+  // Where it is not native, the weights are codes as core/weights/encoding.hpp lays them out. A few
+  // rows are multiplied with scale * (code - zero) as it is; for many, each weight may be rounded to
+  // weight_type before, as dequantising gives it.
+  Encoding encoding = Encoding::native;
+  const std::byte* scales = nullptr;
   const std::byte* bias = nullptr;  // [n] of bias_type, or null
   DType bias_type = DType::bf16;
   void* residual = nullptr;  // [rows, n] of `type`, or null; updated in place

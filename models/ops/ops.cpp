@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <span>
 
+#include "core/weights/encoding.hpp"
+
 namespace sluice {
 namespace {
 
@@ -64,6 +66,12 @@ void declare(Declared& op, const RmsNormArgs& args, const Weights& weights) {
   op.flops += 4 * values;
 }
 
+std::uint64_t weight_bytes(const LinearArgs& args) {
+  if (args.encoding == Encoding::native)
+    return std::uint64_t{args.n} * args.k * size_of(args.weight_type);
+  return args.n * (code_row_bytes(args.encoding, args.k) + scale_row_bytes(args.encoding, args.k));
+}
+
 void declare(Declared& op, const LinearArgs& args, const Weights& weights) {
   const std::uint64_t in_bytes = std::uint64_t{args.rows} * args.k * size_of(args.type);
   const std::uint64_t out_bytes = std::uint64_t{args.rows} * args.n * size_of(args.type);
@@ -75,8 +83,7 @@ void declare(Declared& op, const LinearArgs& args, const Weights& weights) {
     op.writes.add(args.residual, out_bytes);
   }
   if (args.out) op.writes.add(args.out, out_bytes);
-  op.bytes += in_bytes + cells * size_of(args.weight_type) +
-              (args.bias ? args.n * size_of(args.bias_type) : 0) +
+  op.bytes += in_bytes + weight_bytes(args) + (args.bias ? args.n * size_of(args.bias_type) : 0) +
               (args.residual ? 2 : 1) * out_bytes;
   op.flops += 2 * args.rows * cells;
 }

@@ -382,7 +382,7 @@ class Bench {
   }
   LinearArgs of_unit(LinearArgs args, int place, std::size_t tensor) {
     const UnitId unit = weights_.view().order[static_cast<std::size_t>(place)];
-    args.weight = weights_of(unit) + weights_.spec(unit).tensors[tensor].offset;
+    args.weight = weights_of(unit) + weights_.layout().place(unit, tensor, Encoding::native).data;
     return args;
   }
 

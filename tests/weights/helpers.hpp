@@ -24,6 +24,7 @@
 namespace sluice::test {
 
 inline std::filesystem::path data_dir() { return SLUICE_TEST_DATA; }
+inline std::filesystem::path shapes() { return data_dir() / ".." / ".." / "configs" / "models"; }
 inline std::filesystem::path fixture(const std::string& name) { return data_dir() / "hf" / name; }
 
 inline const std::vector<std::string>& fixture_names() {

@@ -14,8 +14,6 @@ using namespace sluice::test;
 
 namespace {
 
-std::filesystem::path shapes() { return data_dir() / ".." / ".." / "configs" / "models"; }
-
 ModelSource shape(const std::string& name) {
   return open_model(SyntheticLocation{name, 1}, shapes());
 }

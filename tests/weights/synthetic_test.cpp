@@ -29,8 +29,6 @@ std::vector<float> floats(const SyntheticWeights& source, const TensorSpec& tens
   return values;
 }
 
-std::filesystem::path shapes() { return data_dir() / ".." / ".." / "configs" / "models"; }
-
 }  // namespace
 
 TEST_CASE("synthetic weights are uniform with a standard deviation of 0.02") {

@@ -27,8 +27,9 @@ ModelSource open_fixture(const std::string& name) {
   return open_model(CheckpointLocation{fixture(name)}, "");
 }
 
-const std::byte* data_of(const WeightStore& store, const UnitInfo& unit, const TensorSpec& tensor) {
-  return store.slab(unit.id, Encoding::native) + tensor.offset;
+const std::byte* data_of(const WeightStore& store, UnitId unit, std::size_t tensor) {
+  return store.slab(unit, Encoding::native) +
+         store.layout().place(unit, tensor, Encoding::native).data;
 }
 
 // Stored bytes of an element type, element by element as double.
@@ -96,9 +97,9 @@ TEST_CASE("slabs hold the bytes of the files in the plan's order without gaps") 
         if (std::memcmp(slab, together.data(), together.size()) != 0) {
           FAIL("unit " << unit.id << " differs");
         }
-        for (const TensorSpec& tensor : store.spec(unit.id).tensors) {
-          CHECK(tensor.dtype == stored_type(name));
-          CHECK(tensor.offset % 16 == 0);
+        for (std::size_t t = 0; t < store.spec(unit.id).tensors.size(); ++t) {
+          CHECK(store.spec(unit.id).tensors[t].dtype == stored_type(name));
+          CHECK(store.layout().place(unit.id, t, Encoding::native).data % 16 == 0);
         }
       }
     }
@@ -114,9 +115,10 @@ TEST_CASE("tensors of another type are cast to the nearest value while packing")
       INFO(name << " as " << name_of(dtype));
       const WeightStore store = pack(device, model.plan, *model.tensors, dtype);
       for (const UnitInfo& unit : store.view().units) {
-        for (const TensorSpec& tensor : store.spec(unit.id).tensors) {
+        for (std::size_t t = 0; t < store.spec(unit.id).tensors.size(); ++t) {
+          const TensorSpec& tensor = store.spec(unit.id).tensors[t];
           REQUIRE(tensor.dtype == dtype);
-          const std::byte* packed = data_of(store, unit, tensor);
+          const std::byte* packed = data_of(store, unit.id, t);
           for (std::size_t i = 0; i < tensor.elements(); ++i) {
             const double x = element(stored_type(name), stored.at(tensor.name).data(), i);
             const double got = element(dtype, packed, i);
@@ -157,10 +159,11 @@ TEST_CASE("tensors larger than a piece are packed whole") {
                                                    }});
     CHECK(total == store.view().units[0].size(Encoding::native));
     CHECK(last == total);
-    for (const TensorSpec& tensor : store.spec(0).tensors) {
+    for (std::size_t t = 0; t < store.spec(0).tensors.size(); ++t) {
+      const TensorSpec& tensor = store.spec(0).tensors[t];
       std::vector<float> all(tensor.elements());
       source.read(tensor, 0, all.size(), reinterpret_cast<std::byte*>(all.data()));
-      const std::byte* packed = data_of(store, store.view().units[0], tensor);
+      const std::byte* packed = data_of(store, 0, t);
       for (std::size_t i = 0; i < all.size(); ++i) {
         const double expected = dtype == DType::f32 ? all[i] : bf16_to_f32(f32_to_bf16(all[i]));
         if (element(dtype, packed, i) != expected) FAIL(tensor.name << " at " << i);
@@ -178,8 +181,8 @@ TEST_CASE("joined tensors follow without a gap and others are aligned") {
   plan.units.push_back(plan.units[0]);
   MemoryDevice device;
   const WeightStore store = pack(device, plan, SyntheticWeights("x", 1, DType::bf16), DType::bf16);
-  CHECK(store.spec(0).tensors[1].offset == 18);
-  CHECK(store.spec(0).tensors[2].offset == 48);
+  CHECK(store.layout().place(0, 1, Encoding::native).data == 18);
+  CHECK(store.layout().place(0, 2, Encoding::native).data == 48);
   CHECK(store.view().units[0].size(Encoding::native) == 54);
   CHECK(store.slab(1, Encoding::native) - store.slab(0, Encoding::native) == 256);
   CHECK(store.pinned_bytes() == 256 + 54);
@@ -303,15 +306,15 @@ TEST_CASE("slabs that cannot be pinned lie in ordinary memory, with the same byt
         IDevice& on = by_option ? static_cast<IDevice&>(device) : stingy;
         const WeightStore store(on, model.plan, *model.tensors, options);
         CHECK(all_slabs(store) == all_slabs(whole));
-        CHECK(store.is_pinned(embedding));
-        CHECK(store.is_pinned(first));
+        CHECK(store.is_pinned(embedding, Encoding::native));
+        CHECK(store.is_pinned(first, Encoding::native));
         CHECK(store.pinned_bytes() <= allowed);
         CHECK(store.unpinned_bytes() > 0);
         CHECK(store.pinned_bytes() + store.unpinned_bytes() == all);
         std::uint64_t unpinned = 0;
         for (const UnitInfo& unit : store.view().units) {
           CHECK(reinterpret_cast<std::uintptr_t>(store.slab(unit.id, Encoding::native)) % 256 == 0);
-          if (!store.is_pinned(unit.id)) unpinned += unit.size(Encoding::native);
+          if (!store.is_pinned(unit.id, Encoding::native)) unpinned += unit.size(Encoding::native);
         }
         CHECK(unpinned == store.unpinned_bytes());
       }
