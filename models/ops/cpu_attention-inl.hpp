@@ -18,7 +18,7 @@
 
 #include "models/ops/cpu_attention_plan.hpp"
 #include "models/ops/cpu_pages.hpp"
-#include "models/ops/cpu_parallel.hpp"
+#include "models/ops/cpu_scratch.hpp"
 #include "models/ops/cpu_tile-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,5 +1,5 @@
 // How attention's rows are cut into work. No templates here, nor in what it offers: see
-// cpu_parallel.hpp.
+// core/parallel.hpp.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -6,9 +6,9 @@
 //
 #include <hwy/highway.h>
 
+#include "core/parallel.hpp"
 #include "models/ops/cpu_kernels.hpp"
 #include "models/ops/cpu_pages.hpp"
-#include "models/ops/cpu_parallel.hpp"
 #include "models/ops/cpu_vector-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();

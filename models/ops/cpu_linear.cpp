@@ -6,8 +6,9 @@
 //
 #include <hwy/highway.h>
 
+#include "core/parallel.hpp"
 #include "models/ops/cpu_kernels.hpp"
-#include "models/ops/cpu_parallel.hpp"
+#include "models/ops/cpu_scratch.hpp"
 #include "models/ops/cpu_tile-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/parallel.hpp"
 #include "models/ops/cpu_kernels.hpp"
-#include "models/ops/cpu_parallel.hpp"
 #include "models/ops/cpu_types.hpp"
 #include "models/ops/philox.hpp"
 #include "models/ops/sampling.hpp"

@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "core/float16.hpp"
+#include "core/parallel.hpp"
 #include "models/ops/cpu_kernels.hpp"
-#include "models/ops/cpu_parallel.hpp"
 
 namespace sluice {
 namespace {
@@ -83,7 +83,7 @@ double measure(double seconds, const std::function<void(std::size_t)>& call) {
 std::uint64_t read_pass(const std::byte* data, std::uint64_t bytes) {
   constexpr std::uint64_t kChunk = 64u << 10;
   std::vector<std::uint64_t> sums((bytes + kChunk - 1) / kChunk);
-  cpu::parallel_for(sums.size(), [&](std::size_t chunk) {
+  parallel_for(sums.size(), [&](std::size_t chunk) {
     const auto* from = reinterpret_cast<const std::uint64_t*>(data + chunk * kChunk);
     const std::uint64_t words = std::min(kChunk, bytes - chunk * kChunk) / sizeof(std::uint64_t);
     std::uint64_t lanes[32] = {};

@@ -2,7 +2,9 @@
 #include <cstring>
 #include <vector>
 
+#include "core/device/cpu_device.hpp"
 #include "core/weights/convert.hpp"
+#include "core/weights/dequantise.hpp"
 #include "core/weights/encoding.hpp"
 #include "core/weights/synthetic.hpp"
 #include "core/weights/weight_store.hpp"
@@ -90,6 +92,43 @@ TEST_CASE("a quantised slab has the codes and scales of each joined matrix and t
         CHECK(unit.size(encoding) == written);
       }
       CHECK(matrices > 6);
+    }
+  }
+}
+
+TEST_CASE("a dequantised slab is a native one of dequantised matrices") {
+  for (const std::string& name : fixture_names()) {
+    const ModelSource model = open_model(CheckpointLocation{fixture(name)}, "");
+    for (const Encoding encoding : {Encoding::int8, Encoding::int4}) {
+      INFO(name << " in " << name_of(encoding));
+      const auto device = make_cpu_device();
+      const StreamId stream = device->make_stream(Resource::compute, "convert");
+      const WeightStore store =
+          store_of(*device, model, model.config.dtype, all_in(model.plan, encoding));
+      for (const UnitInfo& unit : store.view().units) {
+        if (unit.kind == UnitKind::embedding) continue;
+        // One byte more than the slab, which must not be touched.
+        std::vector<std::byte> native(unit.size(Encoding::native) + 1, std::byte{0x5A});
+        enqueue_dequantise(*device, stream, store.layout(), unit.id, encoding,
+                           store.slab(unit.id, encoding), native.data());
+        device->sync(device->record(stream));
+        CHECK(native.back() == std::byte{0x5A});
+        const std::vector<TensorSpec>& tensors = store.spec(unit.id).tensors;
+        for (std::size_t t = 0; t < tensors.size(); ++t) {
+          const std::byte* const got =
+              native.data() + store.layout().place(unit.id, t, Encoding::native).data;
+          const TensorPlace& place = store.layout().place(unit.id, t, encoding);
+          const std::byte* const slab = store.slab(unit.id, encoding);
+          const std::uint64_t bytes = tensors[t].elements() * size_of(tensors[t].dtype);
+          std::vector<std::byte> expected(bytes);
+          if (place.quantised)
+            dequantise_rows(encoding, slab + place.data, slab + place.scales, tensors[t].shape[0],
+                            tensors[t].shape[1], tensors[t].dtype, expected.data());
+          else
+            std::memcpy(expected.data(), slab + place.data, bytes);
+          CHECK(std::memcmp(got, expected.data(), bytes) == 0);
+        }
+      }
     }
   }
 }
