@@ -18,6 +18,10 @@ std::uint64_t stored_size(const UnitInfo& unit, Encoding encoding) {
                    unit.id, name_of(encoding), stored.empty() ? "nothing" : stored);
 }
 
+std::uint64_t aligned(std::uint64_t bytes) {
+  return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+}
+
 Budget in_layers(const ModelView& model, const Footprint& footprint, std::uint32_t layers) {
   if (layers == 0)
     throw InputError("gpu_layer_budget is 0; it must be at least 1, and {} holds this whole model",
@@ -103,9 +107,9 @@ Footprint footprint_of(const ModelView& model, const TransferOf& transfer) {
     }
     ++out.units[unit.kind];
     std::uint64_t& slot = out.slot_bytes[unit.kind];
-    slot = std::max(slot, (resident + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
+    slot = std::max(slot, aligned(resident));
   }
-  out.staging_bytes = 2 * staged;
+  out.staging_bytes = 2 * aligned(staged);
   for (UnitKind kind : kStreamedKinds)
     out.per_layer[kind] =
         kind == UnitKind::expert ? static_cast<std::uint32_t>(model.experts_per_layer) : 1;

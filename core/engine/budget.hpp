@@ -56,8 +56,8 @@ Footprint footprint_of(const ModelView& model, const TransferOf& transfer);
 std::uint32_t layers_in(const ModelView& model, const Footprint& footprint,
                         const PerKind<std::uint32_t>& slots);
 
-// Staging for units whose wire and resident encodings differ: two buffers of the largest such
-// unit's wire size.
+// Staging for units whose wire and resident encodings differ: two buffers of the largest such unit's
+// wire size, each rounded up to the alignment.
 std::uint64_t staging_bytes(const ModelView& model, const TransferOf& transfer);
 
 // Throws InputError when not even one slot of each kind fits, with the figures and the smallest

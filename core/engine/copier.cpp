@@ -18,19 +18,23 @@ std::uint64_t checked_chunk(std::uint64_t bytes) {
 
 }  // namespace
 
-Copier::Copier(IDevice& device, StreamId compute, std::uint32_t lanes, bool blocking, bool staging,
+Copier::Copier(IDevice& device, StreamId compute, const Setup& setup, const WeightStore& weights,
                const EngineOptions& options, SlotArena& slots)
     : device_(device),
       compute_(compute),
-      blocking_(blocking),
+      blocking_(setup.layout.blocking),
       chunk_bytes_(checked_chunk(options.chunk_bytes)),
       window_bytes_(options.guess_window_bytes),
       slots_(slots),
       queues_(slots.size(), kQueues) {
-  for (std::uint32_t i = 0; i < lanes; ++i)
+  for (std::uint32_t i = 0; i < setup.layout.lanes; ++i)
     lanes_.push_back(device.make_stream(Resource::h2d, "copy"));
   if (lanes_.empty()) lanes_.push_back(compute);
-  if (staging) ring_ = std::make_unique<StagingRing>(device, options.staging_half_bytes);
+  if (weights.unpinned_bytes() != 0)
+    ring_ = std::make_unique<StagingRing>(device, options.staging_half_bytes);
+  if (setup.footprint.staging_bytes != 0)
+    converter_ =
+        std::make_unique<Converter>(device, weights.layout(), setup.footprint.staging_bytes / 2);
   if (!options.poison) return;
   std::uint64_t largest = 0;
   for (SlotId slot = 0; slot < slots.size(); ++slot) largest = std::max(largest, slots[slot].bytes);
@@ -47,24 +51,21 @@ Copier::~Copier() {
     }
   };
   for (StreamId lane : lanes_) drain_quietly(lane);
+  converter_.reset();
   drain_quietly(compute_);
 }
 
-void Copier::prepare(SlotId id, UnitId unit, const std::byte* source, std::uint64_t bytes,
-                     bool pinned) {
+void Copier::prepare(SlotId id, const Load& load) {
   Slot& slot = slots_[id];
-  slot.unit = unit;
-  slot.source = source;
-  slot.pinned = pinned;
-  slot.total = bytes;
+  slot.load = load;
   slot.issued = 0;
 }
 
 void Copier::issue(SlotId id, bool needed) {
   Slot& slot = slots_[id];
-  if (slot.issued < slot.total) {
+  if (slot.issued < slot.load.bytes) {
     if (slot.issued == 0) start(slot);
-    while (slot.issued < slot.total) copy_piece(slot, next_piece(slot));
+    copy_all(slot);
     mark_ready(slot);
     // Ahead of the host's own wait, so that a blocking load shows as a stall, too.
     if (blocking_ && needed) before_read(id);
@@ -90,10 +91,10 @@ void Copier::top_up() {
   while (queues_.size(kGuesses) != 0) {
     const SlotId id = queues_.first(kGuesses);
     Slot& slot = slots_[id];
-    const std::uint64_t bytes = std::min(window_bytes_, next_piece(slot));
+    const std::uint64_t bytes = next_of_guess(slot);
     if (bytes == 0 || pieces_bytes_ + bytes > window_bytes_) return;
     if (slot.issued == 0) start(slot);
-    copy_piece(slot, bytes);
+    slot.load.converts() ? copy_all(slot) : copy_piece(slot, bytes);
     mark_ready(slot);
     pieces_.push_back({slot.ready, bytes});
     pieces_bytes_ += bytes;
@@ -101,14 +102,14 @@ void Copier::top_up() {
       host_waits(slot);
       retire_pieces();
     }
-    if (slot.issued == slot.total) queues_.remove(id);
+    if (slot.issued == slot.load.bytes) queues_.remove(id);
   }
 }
 
 std::uint64_t Copier::cancel(SlotId id) {
   if (queues_.list_of(id) == IdLists::kNone) return 0;
   queues_.remove(id);
-  return slots_[id].total - slots_[id].issued;
+  return slots_[id].load.bytes - slots_[id].issued;
 }
 
 void Copier::before_read(SlotId id) {
@@ -120,7 +121,7 @@ void Copier::before_read(SlotId id) {
 
 void Copier::poison(SlotId id) {
   Slot& slot = slots_[id];
-  prepare(id, kNoUnit, nullptr, 0, true);
+  prepare(id, {});
   slot.lane = lanes_.front();
   order_after(slot.lane, slot.ready);
   order_after(slot.lane, slot.last_read);
@@ -138,6 +139,7 @@ void Copier::poison(SlotId id) {
 
 void Copier::settle() {
   for (StreamId lane : lanes_) device_.sync(device_.record(lane));
+  if (converter_) device_.sync(device_.record(converter_->stream()));
   device_.sync(device_.record(compute_));
   for (SlotId id = 0; id < slots_.size(); ++id) {
     slots_[id].ready = slots_[id].last_read = {};
@@ -145,36 +147,59 @@ void Copier::settle() {
   }
 }
 
+// What lands in staging does not touch the slot: there the conversion waits, not the lane.
 void Copier::start(Slot& slot) {
   slot.lane = lanes_[turn_++ % lanes_.size()];
+  if (slot.load.converts()) {
+    slot.to = converter_->take(slot.lane);
+    return;
+  }
+  slot.to = slot.data;
   order_after(slot.lane, slot.ready);
   order_after(slot.lane, slot.last_read);
 }
 
 std::uint64_t Copier::next_piece(const Slot& slot) const {
-  const std::uint64_t left = std::min(chunk_bytes_, slot.total - slot.issued);
-  return slot.pinned ? left : std::min(left, ring_->half_bytes());
+  const std::uint64_t left = std::min(chunk_bytes_, slot.load.bytes - slot.issued);
+  return slot.load.pinned ? left : std::min(left, ring_->half_bytes());
+}
+
+// What passes through staging is issued whole, since a unit that is needed before the rest of it could
+// not get past it, and counts as no more than the window, so that it fits into an empty one.
+std::uint64_t Copier::next_of_guess(const Slot& slot) const {
+  return std::min(window_bytes_, slot.load.converts() ? slot.load.bytes : next_piece(slot));
+}
+
+void Copier::copy_all(Slot& slot) {
+  while (slot.issued < slot.load.bytes) copy_piece(slot, next_piece(slot));
 }
 
 void Copier::copy_piece(Slot& slot, std::uint64_t bytes) {
-  const std::byte* from = slot.source + slot.issued;
-  if (!slot.pinned) from = ring_->fill(slot.lane, slot.unit, from, bytes);
-  std::byte* to = slot.data + slot.issued;
+  const Load& load = slot.load;
+  const std::byte* from = load.source + slot.issued;
+  if (!load.pinned) from = ring_->fill(slot.lane, load.unit, from, bytes);
+  std::byte* to = slot.to + slot.issued;
   const std::array reads{range_of(from, bytes)};
   const std::array writes{range_of(to, bytes)};
   device_.copy(slot.lane,
                {.name = "load",
-                .unit = slot.unit,
+                .unit = load.unit,
                 .on = Resource::h2d,
                 .bytes = bytes,
                 .reads = reads,
                 .writes = writes},
                to, from, bytes);
-  if (!slot.pinned) ring_->read_on(slot.lane);
+  if (!load.pinned) ring_->read_on(slot.lane);
   slot.issued += bytes;
 }
 
 void Copier::mark_ready(Slot& slot) {
+  if (slot.load.converts()) {
+    slot.ready = converter_->convert(slot.lane, slot.load.unit, slot.load.wire, slot.data,
+                                     {slot.ready, slot.last_read});
+    slot.seen = false;
+    return;
+  }
   slot.ready = device_.record(slot.lane);
   slot.seen = slot.lane == compute_;
 }

@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "core/device/device.hpp"
+#include "core/engine/converter.hpp"
 #include "core/engine/engine.hpp"
 #include "core/engine/id_lists.hpp"
+#include "core/engine/setup.hpp"
 #include "core/engine/slots.hpp"
 #include "core/engine/staging_ring.hpp"
 
@@ -17,17 +19,16 @@ namespace sluice {
 // window of them on the device at a time.
 class Copier {
  public:
-  // `lanes` 0: copies go onto the compute stream. `blocking`: the host waits for each load.
-  // `staging`: there are sources that are not pinned.
-  Copier(IDevice& device, StreamId compute, std::uint32_t lanes, bool blocking, bool staging,
+  // `setup` has the lanes (0: copies go onto the compute stream), whether the host waits for each
+  // load, and how large staging is. `weights` may hold slabs that are not pinned.
+  Copier(IDevice& device, StreamId compute, const Setup& setup, const WeightStore& weights,
          const EngineOptions& options, SlotArena& slots);
-  ~Copier();  // drains the lanes, then the compute stream
+  ~Copier();  // drains the lanes, then what converts, then the compute stream
   Copier(const Copier&) = delete;
   Copier& operator=(const Copier&) = delete;
 
-  // Names what the slot's next load copies; nothing is issued yet. `pinned`: the source is; what is
-  // not passes through the ring.
-  void prepare(SlotId slot, UnitId unit, const std::byte* source, std::uint64_t bytes, bool pinned);
+  // Names the slot's next load; nothing is issued yet.
+  void prepare(SlotId slot, const Load& load);
   // Issues what is left of the slot's load. `needed`: the open step reads it.
   void issue(SlotId slot, bool needed);
   void queue_wish(SlotId slot);   // issued by flush_wishes(), in this order
@@ -55,6 +56,8 @@ class Copier {
   void start(Slot& slot);
   std::uint64_t next_piece(const Slot& slot) const;
   void copy_piece(Slot& slot, std::uint64_t bytes);
+  std::uint64_t next_of_guess(const Slot& slot) const;
+  void copy_all(Slot& slot);
   void mark_ready(Slot& slot);
   void host_waits(Slot& slot);
   void order_after(StreamId stream, Event event);
@@ -66,10 +69,11 @@ class Copier {
   std::uint64_t chunk_bytes_, window_bytes_;
   SlotArena& slots_;
   Buffer poison_;
-  std::unique_ptr<StagingRing> ring_;
-  std::vector<StreamId> lanes_;  // the compute stream alone when there are none
-  std::size_t turn_ = 0;         // the next load's lane
-  IdLists queues_;               // of slots
+  std::unique_ptr<StagingRing> ring_;     // null: every source is pinned
+  std::unique_ptr<Converter> converter_;  // null: every unit stays as it crosses the link
+  std::vector<StreamId> lanes_;           // the compute stream alone when there are none
+  std::size_t turn_ = 0;                  // the next load's lane
+  IdLists queues_;                        // of slots
   // Issued pieces of guesses, in order; those before first_piece_ have been reached.
   std::vector<Piece> pieces_;
   std::size_t first_piece_ = 0;

@@ -96,8 +96,7 @@ Engine::Impl::Impl(IDevice& device, StreamId compute, const WeightStore& weights
       book_(view_.units, slots_),
       soon_(view_.units.size()),
       candidates_(book_, soon_),
-      copier_(device, compute, setup_.shape.lanes, setup_.layout.blocking,
-              weights.unpinned_bytes() != 0, options, slots_),
+      copier_(device, compute, setup_, weights, options, slots_),
       named_by_(view_.units.size(), 0) {
   tell([&](DecisionSink& sink) {
     for (const UnitInfo& unit : view_.units)
@@ -325,9 +324,9 @@ SlotId Engine::Impl::load(UnitId unit) {
 }
 
 void Engine::Impl::prepare(UnitId unit, SlotId slot) {
-  const Encoding wire = setup_.transfers[unit].wire;
-  copier_.prepare(slot, unit, weights_.slab(unit, wire), view_.units[unit].size(wire),
-                  weights_.is_pinned(unit, wire));
+  const auto [wire, resident] = setup_.transfers[unit];
+  copier_.prepare(slot, {unit, wire, resident, weights_.slab(unit, wire),
+                         view_.units[unit].size(wire), weights_.is_pinned(unit, wire)});
 }
 
 void Engine::Impl::evict(UnitId unit, UnitId incoming) {

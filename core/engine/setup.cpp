@@ -18,7 +18,8 @@ std::vector<Transfer> ask_transfers(const ModelView& model, GuardedPolicy& polic
 void refuse_conversions(const ModelView& model, const std::vector<Transfer>& transfers,
                         const std::string& policy) {
   for (const UnitInfo& unit : model.units)
-    if (const auto [wire, resident] = transfers[unit.id]; wire != resident)
+    if (const auto [wire, resident] = transfers[unit.id];
+        wire != resident && resident != Encoding::native)
       throw Error(
           "policy {}: the {} would cross the link as {} and lie on the device as {}; there is no "
           "conversion between the two",

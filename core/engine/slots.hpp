@@ -11,6 +11,17 @@ namespace sluice {
 using SlotId = std::uint32_t;
 inline constexpr SlotId kNoSlot = ~SlotId{0};
 
+// What is to be copied into a slot.
+struct Load {
+  UnitId unit = kNoUnit;
+  Encoding wire = Encoding::native, resident = Encoding::native;
+  const std::byte* source = nullptr;
+  std::uint64_t bytes = 0;
+  bool pinned = true;  // the source is; what is not passes through the ring
+
+  bool converts() const { return wire != resident; }
+};
+
 struct Slot {
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
@@ -20,11 +31,10 @@ struct Slot {
   Event last_read;   // after its last reader, on the compute stream
   bool seen = true;  // the compute stream is ordered after `ready`
 
-  // The load that fills it; `issued` runs from 0 to `total`.
-  UnitId unit = kNoUnit;
-  const std::byte* source = nullptr;
-  bool pinned = true;  // the source is
-  std::uint64_t total = 0, issued = 0;
+  // The load that fills it, of which `issued` bytes are under way.
+  Load load;
+  std::uint64_t issued = 0;
+  std::byte* to = nullptr;    // where they go: `data`, or staging
   StreamId lane = kHostLine;  // of its copies; chosen with the first
 };
 

@@ -140,12 +140,12 @@ TEST_CASE("quantised units take smaller slots and converted ones staging") {
     return unit.kind == UnitKind::mlp ? Transfer{Encoding::int8, Encoding::native} : Transfer{};
   };
   CHECK(staging_bytes(d.view, native) == 0);
-  CHECK(staging_bytes(d.view, converted) == 2 * 1000);
-  CHECK(slots_of(resolve_budget(d.view, ByteBudget{5000 + 2000 + 2 * 3072}, converted)) ==
+  CHECK(staging_bytes(d.view, converted) == 2 * 1024);  // rounded up
+  CHECK(slots_of(resolve_budget(d.view, ByteBudget{5000 + 2048 + 2 * 3072}, converted)) ==
         Slots{2, 2, 0});
-  const Budget b = resolve_budget(d.view, ByteBudget{5000 + 2000 + 2 * 3072 - 1}, converted);
+  const Budget b = resolve_budget(d.view, ByteBudget{5000 + 2048 + 2 * 3072 - 1}, converted);
   CHECK(slots_of(b) == Slots{1, 1, 0});
-  CHECK(b.bytes == 2000 + 2 * 3072 - 1);
+  CHECK(b.bytes == 2048 + 2 * 3072 - 1);
 }
 
 TEST_CASE("expert slots leave every other kind whole") {

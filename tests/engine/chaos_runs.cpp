@@ -26,7 +26,9 @@ std::uint64_t resident_digest(const ChaosCase& c, std::uint64_t seed) {
   Bench bench(*device, c.shape);
   Walker walker(bench);
   walker.seed = seed;
-  ResidentProvider resident(bench.device, bench.compute, bench.store);
+  const ChaosPolicy policy(seed);
+  walker.transfer = [&](const UnitInfo& unit) { return policy.transfer(unit); };
+  ResidentProvider resident(bench.device, bench.compute, bench.store, walker.transfer);
   walker.run(resident, kTokens);
   return walker.digest();
 }
@@ -38,6 +40,7 @@ ChaosRun run(IDevice& device, const ChaosCase& c, std::uint64_t seed) {
   Walker walker(bench);
   walker.seed = seed;
   ChaosPolicy policy(seed);
+  walker.transfer = [&](const UnitInfo& unit) { return policy.transfer(unit); };
   EngineOptions options = c.options;
   options.decisions = &log;
   Engine engine(bench.device, bench.compute, bench.store, policy, "chaos", c.budget, options);
@@ -58,6 +61,7 @@ ChaosCase chaos_case(std::uint64_t seed) {
   out.shape.layers = 1 + static_cast<std::int32_t>(rng() % 6);
   out.shape.tied = rng() % 2 == 0;
   out.shape.uneven = rng() % 2 == 0;
+  out.shape.quantised = rng() % 2 == 0;
   const auto layers = static_cast<std::uint32_t>(out.shape.layers);
   out.budget = LayerBudget{1 + static_cast<std::uint32_t>(rng() % (layers + 1))};
   if (rng() % 2 == 0) {

@@ -28,6 +28,11 @@ enum class Edge {
   order_of_loads,
   // Copier::~Copier, where alone the host waits while an engine ends.
   drain,
+  // Of units that are dequantised: Converter::take, and the waits of Converter::convert for the copies
+  // and for the last reader.
+  staging_reuse,
+  conversion,
+  conversion_reuse,
 };
 
 class ForgetfulDevice final : public DeviceDecorator<IDevice> {
@@ -39,11 +44,15 @@ class ForgetfulDevice final : public DeviceDecorator<IDevice> {
 
   StreamId make_stream(Resource resource, const char* name) override {
     const StreamId stream = below_.make_stream(resource, name);
-    if (resource == Resource::compute) compute_ = stream;
+    if (resource == Resource::compute)
+      (name == std::string_view("convert") ? convert_ : compute_) = stream;
     return stream;
   }
   void wait(StreamId stream, Event event, WaitFor why) override {
     const Edge edge = why == WaitFor::weights    ? Edge::ready
+                      : event.stream == convert_ ? Edge::staging_reuse
+                      : stream == convert_
+                          ? event.stream == compute_ ? Edge::conversion_reuse : Edge::conversion
                       : event.stream == compute_ ? Edge::reuse
                                                  : Edge::order_of_loads;
     if (!forget(edge)) below_.wait(stream, event, why);
@@ -60,20 +69,27 @@ class ForgetfulDevice final : public DeviceDecorator<IDevice> {
   }
 
   Edge forgets_;
-  StreamId compute_ = kHostLine;
+  // No stream has the number that convert_ has while there is none.
+  StreamId compute_ = kHostLine, convert_ = ~StreamId{0};
 };
 
 // Races of an engine without `edge`, as text. Its run ends with copies under way, some of them into
-// slots whose last load was never read.
-std::vector<std::string> races_without(Edge edge, std::uint32_t lanes, bool poison) {
-  CAPTURE(static_cast<int>(edge), lanes, poison);
+// slots whose last load was never read. Its units are dequantised where `converts`.
+std::vector<std::string> races_without(Edge edge, std::uint32_t lanes, bool poison,
+                                       bool converts = false) {
+  CAPTURE(static_cast<int>(edge), lanes, poison, converts);
   const auto sim = make_sim_device(toy_machine());
   const auto audit = make_audit_device(*sim);
   ForgetfulDevice device(*audit, edge);
   {
-    Bench bench(device, {.layers = 5});
+    Bench bench(device, {.layers = 5, .quantised = converts});
     Walker walker(bench);
     ScriptedPolicy policy;
+    if (converts)
+      policy.on_transfer = walker.transfer = [](const UnitInfo& unit) {
+        return unit.kind == UnitKind::head ? Transfer{}
+                                           : Transfer{Encoding::int8, Encoding::native};
+      };
     policy.on_layout = [=](const ModelView&, const Budget&) { return Layout{.lanes = lanes}; };
     policy.on_before = [](const Step& step, Actions& actions) {
       for (UnitId unit : step.soon.first(std::min<std::size_t>(3, step.soon.size())))
@@ -112,7 +128,8 @@ bool any_says(const std::vector<std::string>& races, const std::string& kind,
 TEST_CASE("an engine with all its edges has no race") {
   for (const std::uint32_t lanes : {0u, 1u, 2u, 3u})
     for (const bool poison : {false, true})
-      CHECK(races_without(Edge::none, lanes, poison) == std::vector<std::string>{});
+      for (const bool converts : {false, true})
+        CHECK(races_without(Edge::none, lanes, poison, converts) == std::vector<std::string>{});
 }
 
 TEST_CASE("an engine that does not wait for a load before its unit is read is caught") {
@@ -126,6 +143,21 @@ TEST_CASE("an engine that does not wait for the last reader of a slot is caught"
   for (const std::uint32_t lanes : {1u, 2u, 3u}) {
     CHECK(any_says(races_without(Edge::reuse, lanes, false), "write after read", "load", "read"));
     CHECK(any_says(races_without(Edge::reuse, lanes, true), "write after read", "poison", "read"));
+  }
+}
+
+TEST_CASE("an engine that dequantises without one of its edges is caught") {
+  for (const std::uint32_t lanes : {1u, 2u, 3u}) {
+    for (const bool poison : {false, true}) {
+      CHECK(any_says(races_without(Edge::ready, lanes, poison, true), "read after write", "read",
+                     "dequantise"));
+      CHECK(any_says(races_without(Edge::staging_reuse, lanes, poison, true), "write after read",
+                     "load", "dequantise"));
+      CHECK(any_says(races_without(Edge::conversion, lanes, poison, true), "read after write",
+                     "dequantise", "load"));
+      CHECK(any_says(races_without(Edge::conversion_reuse, lanes, false, true), "write after read",
+                     "dequantise", "read"));
+    }
   }
 }
 

@@ -121,16 +121,20 @@ TEST_CASE("encodings that are not there and conversions are refused") {
   has(message<InputError>([&] { rig.engine(LayerBudget{2}); }), "is not stored as int4");
 }
 
-TEST_CASE("two encodings that are both there still need a conversion between them") {
+TEST_CASE("what arrives can become native and nothing else") {
   const std::vector<UnitInfo> units{{0, UnitKind::attention, 0, -1, {1024, 512, 0}},
                                     {1, UnitKind::mlp, 0, -1, {1024, 512, 0}}};
   const ModelView model{units, {}, 1, 0, 0};
   ScriptedPolicy policy;
   GuardedPolicy guarded(policy, "tested");
-  policy.on_transfer = [](const UnitInfo&) { return Transfer{Encoding::int8, Encoding::native}; };
+  policy.on_transfer = [](const UnitInfo&) { return Transfer{Encoding::native, Encoding::int8}; };
   has(message([&] { set_up(model, guarded, LayerBudget{1}); }),
-      "policy tested: the attention of layer 0 would cross the link as int8 and lie on the device "
-      "as native; there is no conversion between the two");
+      "policy tested: the attention of layer 0 would cross the link as native and lie on the "
+      "device "
+      "as int8; there is no conversion between the two");
+  policy.on_transfer = [](const UnitInfo&) { return Transfer{Encoding::int8, Encoding::native}; };
+  CHECK(set_up(model, guarded, LayerBudget{1}).shape.slot_bytes == 1024 + 1024);
+  CHECK(set_up(model, guarded, LayerBudget{1}).shape.staging_bytes == 2 * 512);
   policy.on_transfer = [](const UnitInfo&) { return Transfer{Encoding::int8, Encoding::int8}; };
   CHECK(set_up(model, guarded, LayerBudget{1}).shape.slot_bytes == 512 + 512);
 }

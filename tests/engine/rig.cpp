@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "core/weights/encoding.hpp"
 #include "core/weights/hash.hpp"
 #include "sluice/helpers.hpp"
 
@@ -11,7 +12,7 @@ namespace sluice::test {
 namespace {
 
 float element(std::uint64_t tensor, std::uint64_t i) {
-  return static_cast<float>((tensor * 4093 + i) % (1u << 23));  // exact in float32
+  return static_cast<float>((tensor * 4093 + i) % (1u << 19));  // exact in f32, and int4 takes it
 }
 
 // Tensors are named by the number of their unit.
@@ -44,6 +45,7 @@ ModelPlan make_plan(const Shape& shape) {
     TensorSpec tensor;
     tensor.name = std::to_string(plan.units.size());
     tensor.shape = {bytes_of(shape, kind, layer) / 16, 4};
+    tensor.is_matrix = shape.quantised && kind != UnitKind::embedding;
     unit.tensors.push_back(tensor);
     plan.units.push_back(unit);
   };
@@ -59,6 +61,17 @@ ModelPlan make_plan(const Shape& shape) {
     plan.units.front().shares = static_cast<UnitId>(plan.units.size() - 1);
   }
   return plan;
+}
+
+WeightStore::Options store_options(const Shape& shape) {
+  WeightStore::Options options{.dtype = DType::f32, .threads = 1, .progress = {}};
+  if (!shape.quantised) return options;
+  EncodingSet all = Encoding::native;
+  all.add(Encoding::int8);
+  all.add(Encoding::int4);
+  for (const UnitSpec& unit : make_plan(shape).units)
+    options.encodings.push_back(unit.kind == UnitKind::embedding ? Encoding::native : all);
+  return options;
 }
 
 void PatternSource::read(const TensorSpec& tensor, std::uint64_t first, std::uint64_t n,
@@ -129,20 +142,37 @@ void Walker::take(ILayerProvider& provider, std::span<const UnitId> needs,
   for (std::size_t i = 0; i < needs.size(); ++i) read(lease.use(i), needs[i]);
 }
 
+// Slabs of the store where they lie on the device as they are, else what a plain loop makes of them.
+const std::byte* Walker::expected(UnitId unit, Transfer how) {
+  const std::byte* const slab = bench_.store.slab(unit, how.wire);
+  if (how.wire == how.resident || !bench_.device.info().executes) return slab;
+  std::vector<std::byte>& native = dequantised_[unit];
+  if (native.empty()) {
+    const TensorPlace& place = bench_.store.layout().place(unit, 0, how.wire);
+    const std::vector<std::uint64_t>& shape = bench_.store.spec(unit).tensors[0].shape;
+    native.resize(view_.units[unit].size(Encoding::native));
+    dequantise_rows(how.wire, slab + place.data, slab + place.scales, shape[0], shape[1],
+                    DType::f32, native.data());
+  }
+  return native.data();
+}
+
 void Walker::read(const Weights& weights, UnitId unit) {
   if (reads_ == kMaxReads) throw Error("a walker reads {} units at most", kMaxReads);
-  const std::uint64_t bytes = view_.units[unit].size(Encoding::native);
+  const Transfer how = transfer(view_.units[unit]);
+  const std::uint64_t bytes = view_.units[unit].size(how.resident);
   auto* digest = verdicts_.as<std::uint64_t>();
   std::uint32_t* verdict = reinterpret_cast<std::uint32_t*>(digest + 1) + reads_++;
-  if (weights.range.size != bytes ||
+  if (weights.encoding != how.resident || weights.range.size != bytes ||
       weights.range.begin != reinterpret_cast<std::uint64_t>(weights.data))
-    throw Error("unit {} has another range than its weights", unit);
-  if (bench_.recorder &&
-      !bench_.recorder->holds(weights.range, bench_.store.slab(unit, Encoding::native)))
+    throw Error("unit {} has another encoding or range than its weights", unit);
+  if (bench_.recorder && how.wire == how.resident &&
+      !bench_.recorder->holds(weights.range, bench_.store.slab(unit, how.wire)))
     ++wrong_recorded_;
   const std::byte* data = weights.data;
   const auto* at = reinterpret_cast<const float*>(data);
   const std::uint64_t number = number_of(bench_.store.spec(unit).tensors[0]);
+  const std::byte* const other = how.wire == Encoding::native ? nullptr : expected(unit, how);
   const std::array reads{weights.range, range_of(digest, sizeof(*digest))};
   const std::array writes{range_of(verdict, sizeof(*verdict)), range_of(digest, sizeof(*digest))};
   bench_.device.enqueue(
@@ -150,7 +180,10 @@ void Walker::read(const Weights& weights, UnitId unit) {
       {.name = "read", .unit = unit, .bytes = bytes, .reads = reads, .writes = writes},
       [=](NativeStream) {
         std::uint32_t wrong = 0;
-        for (std::uint64_t i = 0; i < bytes / 4; ++i) wrong += !(at[i] == element(number, i));
+        if (other)
+          for (std::uint64_t i = 0; i < bytes; ++i) wrong += data[i] != other[i];
+        else
+          for (std::uint64_t i = 0; i < bytes / 4; ++i) wrong += !(at[i] == element(number, i));
         *verdict = wrong;
         *digest = hash_bytes({data, bytes}, *digest);
       });
@@ -204,6 +237,15 @@ Layout ChaosPolicy::layout(const ModelView& model, const Budget& budget) {
       out.rotating[kind] =
           1 + static_cast<std::uint32_t>(rng_() % (budget.slots[kind] - kept[kind]));
   return out;
+}
+
+Transfer ChaosPolicy::transfer(const UnitInfo& unit) const {
+  constexpr std::array kAll{Transfer{}, Transfer{Encoding::int8, Encoding::native},
+                            Transfer{Encoding::int8, Encoding::int8},
+                            Transfer{Encoding::int4, Encoding::native},
+                            Transfer{Encoding::int4, Encoding::int4}};
+  if (unit.size(Encoding::int8) == 0) return {};
+  return kAll[mix(seed_ * 7919 + unit.id) % kAll.size()];
 }
 
 void ChaosPolicy::wish(std::span<const UnitId> hints, Actions& actions) {

@@ -1,6 +1,7 @@
 // A small model, a forward pass that reads every byte of it, and policies, for the engine's tests.
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,9 +18,12 @@ struct Shape {
   std::int32_t experts = 0, experts_per_token = 0;
   bool tied = false;
   bool uneven = false;  // units of a kind differ in size
+  bool quantised =
+      false;  // every unit but the embedding can be had in all encodings, and is stored so
 };
 
 ModelPlan make_plan(const Shape& shape);
+WeightStore::Options store_options(const Shape& shape);
 // What make_plan gives a unit, in bytes, worked out apart from it.
 std::uint64_t bytes_of(const Shape& shape, UnitKind kind, std::int32_t layer);
 
@@ -40,7 +44,7 @@ struct Bench {
         device(audited.device()),
         recorder(dynamic_cast<RecordingDevice*>(&on)),
         shape(of),
-        store(device, make_plan(of), PatternSource(), {DType::f32, 1, {}}),
+        store(device, make_plan(of), PatternSource(), store_options(of)),
         compute(device.make_stream(Resource::compute, "compute")) {}
 
   Audited audited;
@@ -51,8 +55,9 @@ struct Bench {
   StreamId compute;
 };
 
-// Walks a model as a forward pass does and checks that each unit's bytes are its own: on a device
-// that executes by reading them there, on the recorder by what it knows.
+// Walks a model as a forward pass does and checks that each unit's bytes are its own, and in the
+// encoding that `transfer` says: on a device that executes by reading them there, on the recorder by
+// what it knows.
 class Walker {
  public:
   explicit Walker(Bench& bench);
@@ -73,16 +78,19 @@ class Walker {
   std::uint64_t next_index = 0;
   std::uint64_t seed = 1;  // of the routing
   bool hints = true;       // routed() is called, rightly half of the time
+  TransferOf transfer = [](const UnitInfo&) { return Transfer{}; };
 
  private:
   void experts(ILayerProvider& provider, std::uint64_t token, std::int32_t layer,
                std::span<const UnitId> after);
   void look_at_verdicts();
+  const std::byte* expected(UnitId unit, Transfer how);
   void take(ILayerProvider& provider, std::span<const UnitId> needs, std::span<const UnitId> soon);
 
   static constexpr std::size_t kMaxReads = 1 << 16;
   Bench& bench_;
   ModelView view_;
+  std::map<UnitId, std::vector<std::byte>> dequantised_;
   Buffer verdicts_;  // the digest, then a word per read: the wrong elements it saw
   std::uint64_t reads_ = 0, wrong_recorded_ = 0, tokens_ = 0;
 };
@@ -121,11 +129,13 @@ class KeepPolicy : public PrefetchPolicy {
 // Any wish at all, legal or not.
 class ChaosPolicy : public IOffloadPolicy {
  public:
-  explicit ChaosPolicy(std::uint64_t seed) : rng_(seed) {}
+  explicit ChaosPolicy(std::uint64_t seed) : rng_(seed), seed_(seed) {}
   Layout layout(const ModelView& model, const Budget& budget) override;
   void before(const Step& step, Actions& actions) override { wish(step.soon, actions); }
   void routed(std::span<const UnitId> units, Actions& actions) override { wish(units, actions); }
   UnitId victim(const UnitInfo& incoming, const Candidates& candidates) override;
+  // Any that the engine has, of what the unit can be had in.
+  Transfer transfer(const UnitInfo& unit) const override;
   Place place(const UnitInfo&, const Step&) override {
     return rng_() % 16 == 0 ? Place::host : Place::device;
   }
@@ -133,7 +143,7 @@ class ChaosPolicy : public IOffloadPolicy {
  private:
   void wish(std::span<const UnitId> hints, Actions& actions);
   std::mt19937_64 rng_;
-  std::uint64_t units_ = 0;
+  std::uint64_t seed_, units_ = 0;
 };
 
 // Each hook a function, for a test's own ends.
