@@ -101,7 +101,7 @@ class CellRun {
       : cell_(cell),
         models_(models),
         executes_(cell.experiment.device.kind != DeviceKind::sim),
-        session_(cell, models.pack(cell.experiment, cell.dtype)),
+        session_(cell, models),
         progress_(progress) {
     const Experiment& experiment = cell.experiment;
     total_ = static_cast<std::uint64_t>(cell.prompts.size()) *
@@ -136,7 +136,7 @@ class CellRun {
 
   void describe(CellResult& result) {
     result.device = session_.device().info().name;
-    result.lossless = session_.is_lossless();
+    result.weights = session_.weights();
     result.figures["pinned_bytes"] = session_.pinned_bytes();
     result.figures["unpinned_bytes"] = session_.unpinned_bytes();
     result.figures["kept_bytes"] = session_.kept_bytes();

@@ -74,8 +74,7 @@ PolicyChoice make_policy_choice(const Settings& settings) {
   const Json value = settings.value("policy");
   PolicyChoice choice{value["plugin"].get<std::string>(), value["params"].get<ParamValues>(),
                       settings.place("policy")};
-  const bool reserved = choice.name == kResidentPolicy || choice.name == kMappedPolicy;
-  if (reserved && !choice.params.empty())
+  if (choice.name == kMappedPolicy && !choice.params.empty())
     throw InputError("{}: {} has no parameters, so '{}' means nothing", at(settings, "policy"),
                      choice.name, choice.params.begin()->first);
   return choice;

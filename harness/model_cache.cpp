@@ -67,12 +67,13 @@ const Model& ModelCache::open(const ModelLocation& location) {
   return *model;
 }
 
-const WeightStore& ModelCache::pack(const Experiment& experiment, DType dtype) {
+std::shared_ptr<const WeightStore> ModelCache::pack(const Experiment& experiment, DType dtype,
+                                                    const std::vector<EncodingSet>& encodings) {
   const std::optional<std::uint64_t>& limit = experiment.pinned_limit;
   const std::string key =
       fmt::format("{} {} {} {}", name_of(experiment.model), name_of(dtype),
                   host_key(experiment.device), limit ? fmt::format("{}", *limit) : "");
-  if (key == store_key_) return *store_;
+  if (key == store_key_ && encodings == store_encodings_) return store_;
   const Model& model = open(experiment.model);
   store_key_.clear();
   store_.reset();
@@ -81,16 +82,18 @@ const WeightStore& ModelCache::pack(const Experiment& experiment, DType dtype) {
   WeightStore::Options options;
   options.dtype = dtype;
   options.pinned_limit = limit;
+  options.encodings = encodings;
   options.progress = [&](const WeightStore::Progress& at) {
     if (!progress)
       progress.emplace("loading " + model.name, static_cast<double>(at.total_bytes),
                        [](double x) { return format_bytes(static_cast<std::uint64_t>(x)); });
     progress->update(static_cast<double>(at.done_bytes));
   };
-  store_ = std::make_unique<WeightStore>(host(experiment.device), model.source.plan,
-                                         *model.source.tensors, options);
+  store_ = std::make_shared<const WeightStore>(host(experiment.device), model.source.plan,
+                                               *model.source.tensors, options);
   store_key_ = key;
-  return *store_;
+  store_encodings_ = encodings;
+  return store_;
 }
 
 }  // namespace sluice

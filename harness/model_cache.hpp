@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/device/device.hpp"
 #include "core/weights/weight_store.hpp"
@@ -38,16 +39,18 @@ class ModelCache {
   IDevice& host(const DeviceSpec& spec);
   // Throws InputError for a model that is missing or broken.
   const Model& open(const ModelLocation& location);
-  // The weights of an experiment's model, pinned as it and the system allow. The last ones asked for
-  // are kept; others take their place, so that host memory never holds two. Shows progress on
-  // standard error.
-  const WeightStore& pack(const Experiment& experiment, DType dtype);
+  // The weights of an experiment's model in `encodings` (WeightStore::Options), pinned as it and the
+  // system allow. The last ones asked for are kept; others take their place, so that host memory
+  // holds two only while somebody holds on to the first. Shows progress on standard error.
+  std::shared_ptr<const WeightStore> pack(const Experiment& experiment, DType dtype,
+                                          const std::vector<EncodingSet>& encodings);
 
  private:
   std::map<std::string, std::unique_ptr<IDevice>> hosts_;  // by host_key; outlive what is packed
   std::map<std::string, std::unique_ptr<Model>> models_;
   std::string store_key_;
-  std::unique_ptr<WeightStore> store_;
+  std::vector<EncodingSet> store_encodings_;
+  std::shared_ptr<const WeightStore> store_;
 };
 
 // A key that is the same for the same place.

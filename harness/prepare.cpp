@@ -7,6 +7,7 @@
 #include "core/weights/hash.hpp"
 #include "harness/machine_file.hpp"
 #include "harness/results_file.hpp"
+#include "harness/transfers.hpp"
 #include "models/decoder.hpp"
 
 namespace sluice {
@@ -36,15 +37,17 @@ auto at_place(const Origin& place, const F& f) {
 
 void prepare_policy(PreparedCell& cell, PluginCache& plugins) {
   const PolicyChoice& policy = cell.experiment.policy;
-  if (cell.is_resident() || cell.is_mapped()) return;
-  cell.plugin = at_place(policy.place, [&] { return plugins.load(policy.name); });
-  const ParamValues all = at_place(policy.place, [&] {
-    return CheckedParams(policy.name, cell.plugin->params(), policy.params).all();
-  });
+  if (cell.is_mapped()) return;
+  std::span<const ParamSpec> specs = kResidentParams;
+  if (!cell.is_resident()) {
+    cell.plugin = at_place(policy.place, [&] { return plugins.load(policy.name); });
+    specs = cell.plugin->params();
+  }
+  const ParamValues all = at_place(
+      policy.place, [&] { return CheckedParams(policy.name, specs, policy.params).all(); });
   Json& params = cell.experiment.inputs["policy"]["params"];
   params = Json::object();
-  for (const ParamSpec& spec : cell.plugin->params())
-    params[spec.name] = typed(spec, all.at(spec.name));
+  for (const ParamSpec& spec : specs) params[spec.name] = typed(spec, all.at(spec.name));
 }
 
 void prepare_prompts(PreparedCell& cell) {

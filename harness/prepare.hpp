@@ -32,6 +32,7 @@ struct PreparedCell {
   DType dtype = DType::bf16;
   std::shared_ptr<const Plugin> plugin;      // null: resident or mapped, or
   std::shared_ptr<PlaybackPolicy> playback;  // in place of a plug-in
+  std::vector<Transfer> transfers;  // by unit, in place of what the policy says; empty: as it says
   Instruments instruments;
   std::vector<std::vector<std::int32_t>> prompts;
   std::uint32_t context = 0;  // positions per sequence

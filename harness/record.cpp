@@ -59,13 +59,15 @@ Json sample_of(const PreparedCell& cell, const CellResult& result) {
           {"text", tokenizer.decode(result.tokens.front(), true)}};
 }
 
-// Inputs and model without what does not change the tokens of a lossless cell.
+// Inputs and model without what does not change the tokens of a cell whose kernels read the same
+// weights.
 Json token_inputs(const Json& record) {
   Json inputs = record.at("inputs");
   for (const char* key : {"policy", "budget", "measure", "name"}) inputs.erase(key);
   for (const char* key : {"link_gbps", "memory_limit", "pinned_limit"}) inputs["device"].erase(key);
   for (const char* key : {"batch", "context"}) inputs["generation"].erase(key);
   inputs["model"]["content"] = record.at("context").at("model");
+  inputs["model"]["weights"] = record.at("context").at("weights");
   return inputs;
 }
 
@@ -105,7 +107,7 @@ Json make_record(const PreparedCell& cell, const CellResult& result) {
             {"dtype", name_of(cell.dtype)},
             {"positions", cell.context},
             {"plugin", plugin_info(cell)},
-            {"lossless", result.lossless},
+            {"weights", result.weights},
             {"shape", result.shape}}},
           {"figures", std::move(figures)},
           {"sample", sample_of(cell, result)}};
@@ -113,12 +115,10 @@ Json make_record(const PreparedCell& cell, const CellResult& result) {
 
 void finish_record(Json& record, std::span<const Json> earlier) {
   Json& figures = record["figures"];
-  if (record["context"]["lossless"] == true && figures["tokens_hash"].is_string()) {
+  if (figures["tokens_hash"].is_string()) {
     const Json inputs = token_inputs(record);
     for (const Json& other : earlier) {
-      if (other["valid"] != true || other["context"]["lossless"] != true ||
-          token_inputs(other) != inputs)
-        continue;
+      if (other["valid"] != true || token_inputs(other) != inputs) continue;
       if (figure(other["figures"], "tokens_hash") != figures["tokens_hash"]) {
         record["valid"] = false;
         record["reasons"].push_back(

@@ -14,7 +14,7 @@ namespace sluice {
 Json make_record(const PreparedCell& cell, const CellResult& result);
 
 // Adds what follows from the sweep's earlier records: `speedup_over_naive`, and whether the tokens
-// are those of the first valid lossless cell of the same model, type and prompts.
+// are those of the first valid cell of the same model, weights, type and prompts.
 void finish_record(Json& record, std::span<const Json> earlier);
 
 // The policy to which others are compared.

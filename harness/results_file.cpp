@@ -29,7 +29,7 @@ bool is_record(const Json& record) {
          is(record, "reasons", Type::array) && is(record, "inputs", Type::object) &&
          is(record["inputs"], "policy", Type::object) &&
          is(record["inputs"]["policy"], "plugin", Type::string) &&
-         is(record, "context", Type::object) && is(record["context"], "lossless", Type::boolean) &&
+         is(record, "context", Type::object) && is(record["context"], "weights", Type::string) &&
          record["context"].contains("model") && is(record, "figures", Type::object) &&
          (record["valid"] == true || !record["reasons"].empty());
 }

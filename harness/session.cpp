@@ -9,6 +9,16 @@
 namespace sluice {
 namespace {
 
+ModelLayout layout_of(const PreparedCell& cell) {
+  const ModelSource& source = cell.model->source;
+  return {source.plan, *source.tensors, cell.dtype};
+}
+
+PolicyPtr make_policy(const PreparedCell& cell) {
+  if (cell.playback) return cell.playback;
+  return cell.plugin ? make_policy(cell.plugin, cell.experiment.policy.params) : nullptr;
+}
+
 DecoderLimits limits_of(const PreparedCell& cell) {
   DecoderLimits limits;
   limits.context = cell.context;
@@ -18,20 +28,23 @@ DecoderLimits limits_of(const PreparedCell& cell) {
 
 }  // namespace
 
-Session::Session(const PreparedCell& cell, const WeightStore& weights, bool poison)
-    : weights_(weights),
+Session::Session(const PreparedCell& cell, ModelCache& models, bool poison)
+    : policy_(make_policy(cell)),
+      transfers_(transfers_of(cell, policy_.get(), layout_of(cell).view())),
+      weights_(
+          models.pack(cell.experiment, cell.dtype, stored_for(layout_of(cell).view(), transfers_))),
       hardware_(make_device(cell.experiment.device)),
       sim_(dynamic_cast<SimDevice*>(hardware_.get())),
       device_(instrumented(cell)),
       compute_(device_->make_stream(Resource::compute, "compute")) {
   try {
-    decoder_ = std::make_unique<Decoder>(*device_, compute_, cell.model->source.config, weights_,
+    decoder_ = std::make_unique<Decoder>(*device_, compute_, cell.model->source.config, *weights_,
                                          cell.dtype, limits_of(cell));
     make_provider(cell, poison);
   } catch (const MemoryLimitError& error) {
     explain_memory(cell, error.what());
   }
-  meter_ = std::make_unique<PhaseMeter>(provider(), weights_.view().order.front());
+  meter_ = std::make_unique<PhaseMeter>(provider(), weights_->view().order.front());
 
   std::vector<std::int32_t> stops = cell.model->generation.stop_ids;
   const std::vector<std::int32_t>& more = cell.experiment.generation.stop_ids;
@@ -50,7 +63,7 @@ IDevice* Session::instrumented(const PreparedCell& cell) {
   IDevice* top = hardware_.get();
   if (!cell.instruments.trace.empty()) {
     std::vector<std::string> units;
-    for (const UnitInfo& unit : weights_.view().units) units.push_back(unit_text(unit));
+    for (const UnitInfo& unit : weights_->view().units) units.push_back(unit_text(unit));
     trace_ = make_trace_device(*top, cell.instruments.trace, std::move(units));
     trace_->begin_section("setup");
     top = trace_.get();
@@ -83,7 +96,8 @@ std::vector<Race> Session::finish() {
 
 void Session::make_provider(const PreparedCell& cell, bool poison) {
   if (cell.is_resident()) {
-    resident_ = std::make_unique<ResidentProvider>(*device_, compute_, weights_);
+    resident_ = std::make_unique<ResidentProvider>(
+        *device_, compute_, *weights_, [&](const UnitInfo& unit) { return transfer(unit); });
     return;
   }
   if (cell.is_mapped()) {
@@ -91,14 +105,13 @@ void Session::make_provider(const PreparedCell& cell, bool poison) {
       throw InputError(
           "mapped lets kernels read the host's memory over the link, which a simulated device does "
           "not imitate");
-    mapped_ = std::make_unique<MappedProvider>(weights_);
+    mapped_ = std::make_unique<MappedProvider>(*weights_);
     return;
   }
   BudgetSpec budget = cell.experiment.budget;
   if (auto* automatic = std::get_if<AutoBudget>(&budget))
     automatic->free_bytes = free_bytes(*device_);
   const PolicyChoice& choice = cell.experiment.policy;
-  policy_ = cell.playback ? cell.playback : make_policy(cell.plugin, choice.params);
   EngineOptions options;
   options.poison = poison;
   options.decisions = cell.instruments.listener;
@@ -106,13 +119,10 @@ void Session::make_provider(const PreparedCell& cell, bool poison) {
     decisions_ = std::make_unique<DecisionFile>(cell);
     options.decisions = &decisions_->sink();
   }
-  engine_ = std::make_unique<Engine>(*device_, compute_, weights_, *policy_, choice.name, budget,
+  engine_ = std::make_unique<Engine>(*device_, compute_, *weights_, *policy_, choice.name, budget,
                                      options);
   if (decisions_ && std::holds_alternative<AutoBudget>(budget))
     decisions_->found_budget(engine_->shape());
-  for (const UnitInfo& unit : weights_.view().units)
-    if (is_streamed(unit.kind) && policy_->transfer(unit).wire != Encoding::native)
-      lossless_ = false;
 }
 
 void Session::check_host_memory(const PreparedCell& cell) const {
@@ -127,7 +137,7 @@ void Session::check_host_memory(const PreparedCell& cell) const {
 }
 
 void Session::explain_memory(const PreparedCell& cell, const std::string& what) {
-  const ModelView view = weights_.view();
+  const ModelView view = weights_->view();
   const std::uint64_t limit = device_->info().memory_limit;
   const MemoryUse use = device_->memory_use();
   const std::uint64_t context =
@@ -140,8 +150,8 @@ void Session::explain_memory(const PreparedCell& cell, const std::string& what) 
         "{}; raise device.memory_limit to that, or shorten the context ({})",
         cell.experiment.name, format_bytes(limit), cell.context, limits_of(cell).sequences,
         format_bytes(context), what);
-  const Footprint footprint = footprint_of(
-      view, [&](const UnitInfo& unit) { return policy_ ? policy_->transfer(unit) : Transfer{}; });
+  const Footprint footprint =
+      footprint_of(view, [&](const UnitInfo& unit) { return transfer(unit); });
   const std::uint64_t base = context + footprint.head_bytes + footprint.staging_bytes;
   const auto with_layers = [&](std::uint32_t layers) {
     return base + footprint.bytes_of(footprint.slots_for(layers));
@@ -173,7 +183,7 @@ void Session::explain_memory(const PreparedCell& cell, const std::string& what) 
 }
 
 std::uint64_t Session::pinned_bytes() const {
-  return weights_.pinned_bytes() + device_->memory_use().pinned_peak_bytes;
+  return weights_->pinned_bytes() + device_->memory_use().pinned_peak_bytes;
 }
 
 std::uint64_t Session::kept_bytes() const {
@@ -183,7 +193,7 @@ std::uint64_t Session::kept_bytes() const {
 bool Session::must_move() const {
   if (!engine_) return mapped_ != nullptr;
   PerKind<std::uint32_t> outside;
-  for (const UnitInfo& unit : weights_.view().units) ++outside[unit.kind];
+  for (const UnitInfo& unit : weights_->view().units) ++outside[unit.kind];
   const EngineShape& shape = engine_->shape();
   for (UnitKind kind : kStreamedKinds)
     if (outside[kind] > shape.kept[kind] + shape.rotating[kind]) return true;
@@ -191,7 +201,7 @@ bool Session::must_move() const {
 }
 
 std::uint64_t Session::least_bytes_per_pass() const {
-  const ModelView view = weights_.view();
+  const ModelView view = weights_->view();
   if (resident_ || view.experts_per_layer > 0) return 0;
   std::uint64_t least = 0;
   if (mapped_) {
@@ -203,7 +213,7 @@ std::uint64_t Session::least_bytes_per_pass() const {
   for (UnitKind kind : kStreamedKinds) {
     std::vector<std::uint64_t> sizes;
     for (const UnitInfo& unit : view.units)
-      if (unit.kind == kind) sizes.push_back(unit.size(policy_->transfer(unit).wire));
+      if (unit.kind == kind) sizes.push_back(unit.size(transfer(unit).wire));
     std::sort(sizes.begin(), sizes.end());
     const std::size_t slots = shape.kept[kind] + shape.rotating[kind];
     for (std::size_t i = 0; i + slots < sizes.size(); ++i) least += sizes[i];

@@ -13,16 +13,18 @@
 #include "harness/decision_file.hpp"
 #include "harness/phase_meter.hpp"
 #include "harness/prepare.hpp"
+#include "harness/transfers.hpp"
 #include "models/generator.hpp"
 
 namespace sluice {
 
 class Session {
  public:
-  // Everything passed by reference must outlive the session. Throws InputError when it does not fit
-  // the memory limit, or a simulated machine's host memory, with the figures and what would fit. `poison`: evicted slots are filled with
-  // NaN, for checks.
-  Session(const PreparedCell& cell, const WeightStore& weights, bool poison = false);
+  // Packs the model's weights in the encodings that the policy asks for. `cell` and `models` must
+  // outlive the session. Throws InputError when it does not fit the memory limit, or a simulated
+  // machine's host memory, with the figures and what would fit. `poison`: evicted slots are filled
+  // with NaN, for checks.
+  Session(const PreparedCell& cell, ModelCache& models, bool poison = false);
 
   IDevice& device() { return *device_; }
   // Names what follows in the trace, if there is one.
@@ -41,12 +43,13 @@ class Session {
   // How long each resource has worked, where the device is simulated.
   BusyTimes busy() { return sim_ ? sim_->busy() : BusyTimes{}; }
   std::uint64_t pinned_bytes() const;  // of the weights and of everything else
-  std::uint64_t unpinned_bytes() const { return weights_.unpinned_bytes(); }
+  std::uint64_t unpinned_bytes() const { return weights_->unpinned_bytes(); }
   // Null: resident or mapped.
   const EngineShape* shape() const { return engine_ ? &engine_->shape() : nullptr; }
   std::uint64_t kept_bytes() const;  // on the device from the start
-  // Every unit arrives as it is stored, so results are the resident run's, bit for bit.
-  bool is_lossless() const { return lossless_; }
+  // See weights_text(): where it is the same, so are the results, bit for bit.
+  std::string weights() const { return weights_text(weights_->view(), transfers_); }
+  const std::vector<Transfer>& transfers() const { return transfers_; }
   // Bytes that any policy has to move in one decode pass over a dense model with these slots: per
   // kind, the smallest units beyond the slots. Mapped: every unit's. Other models: 0.
   std::uint64_t least_bytes_per_pass() const;
@@ -58,9 +61,12 @@ class Session {
   void make_provider(const PreparedCell& cell, bool poison);
   void check_host_memory(const PreparedCell& cell) const;
   ILayerProvider& provider() const;
+  Transfer transfer(const UnitInfo& unit) const { return transfers_[unit.id]; }
   [[noreturn]] void explain_memory(const PreparedCell& cell, const std::string& what);
 
-  const WeightStore& weights_;
+  PolicyPtr policy_;                 // null: a reserved one
+  std::vector<Transfer> transfers_;  // index: UnitId
+  std::shared_ptr<const WeightStore> weights_;
   std::unique_ptr<IDevice> hardware_;
   SimDevice* sim_ = nullptr;  // that, where it is simulated
   std::unique_ptr<TraceDevice> trace_;
@@ -68,14 +74,12 @@ class Session {
   IDevice* device_;  // the topmost of these
   StreamId compute_ = 0;
   std::unique_ptr<Decoder> decoder_;
-  PolicyPtr policy_;
   std::unique_ptr<DecisionFile> decisions_;
   std::unique_ptr<Engine> engine_;              // or
   std::unique_ptr<ResidentProvider> resident_;  // or
   std::unique_ptr<MappedProvider> mapped_;
   std::unique_ptr<PhaseMeter> meter_;
   std::unique_ptr<Generator> generator_;
-  bool lossless_ = true;
 };
 
 // The link's rate from pinned host memory to `device`, in 1e9 bytes per second: the best of a few

@@ -1,59 +1,13 @@
-// Keeps what fits, spread evenly over the layers, and streams the rest through a ring of slots. A
-// token walks its layers in a circle, where the least recently used unit is always the next one
-// needed: so what stays is decided once, and only the rest rotates.
-#include "sluice/helpers.hpp"
+// The ring over weights as they are stored.
+#include "sluice/ring.hpp"
 
 namespace {
 
 using namespace sluice;
 
-constexpr std::array kParams{
-    ParamSpec{"depth", ParamType::integer, 1, 1, 64, "rotating slots of each kind"},
-    ParamSpec{"lanes", ParamType::integer, 1, 1, 4, "copy streams"},
-};
-
-class RingPrefetch final : public IOffloadPolicy {
- public:
-  explicit RingPrefetch(const Params& params)
-      : depth_(static_cast<std::uint32_t>(params.integer("depth"))),
-        lanes_(static_cast<std::uint32_t>(params.integer("lanes"))) {}
-
-  Layout layout(const ModelView& model, const Budget& budget) override {
-    Layout out{.lanes = lanes_};
-    for (const UnitKind kind : {UnitKind::attention, UnitKind::mlp, UnitKind::expert}) {
-      const std::vector<UnitId> units = units_of(model, kind);
-      const std::uint32_t slots = budget.slots[kind];
-      // Nobody knows which experts come next: if one must rotate, all do.
-      const std::uint32_t ring = kind == UnitKind::expert ? slots : std::min(depth_, slots);
-      for (const std::size_t i :
-           spread_evenly(slots < units.size() ? slots - ring : units.size(), units.size()))
-        out.keep.push_back(units[i]);
-    }
-    return out;
-  }
-
-  void before(const Step& step, Actions& actions) override {
-    for (const UnitId unit : step.needs) actions.prefetch(unit);
-    for (const UnitId unit : step.soon) {
-      ++place_;
-      if (actions.prefetch(unit) == Asked::no_slot) break;
-    }
-    place_ = 0;
-  }
-
-  // The oldest that is not needed before the unit asked for; where there is none, the ring is full.
-  UnitId victim(const UnitInfo&, const Candidates& candidates) override {
-    for (UnitId unit = candidates.oldest(); unit != kNoUnit; unit = candidates.newer(unit))
-      if (candidates.next_in(unit) > place_) return unit;
-    return kNoUnit;
-  }
-
- private:
-  std::uint32_t depth_, lanes_;
-  std::uint64_t place_ = 0;  // in `soon`, of the unit asked for; 0: it is needed now
-};
+constexpr std::array kParams{kRingDepth, kRingLanes};
 
 }  // namespace
 
-SLUICE_POLICY(RingPrefetch, ring_prefetch, "1.0", "keeps what fits, streams the rest in a ring",
+SLUICE_POLICY(RingPolicy, ring_prefetch, "1.0", "keeps what fits, streams the rest in a ring",
               kParams);

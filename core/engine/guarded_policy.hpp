@@ -1,6 +1,8 @@
 // A policy behind a guard: whatever comes out of a hook becomes an Error with its name.
 #pragma once
 #include <exception>
+#include <optional>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -18,10 +20,10 @@ class GuardedPolicy {
   const std::string& name() const { return name_; }
 
   Layout layout(const ModelView& model, const Budget& budget) {
-    return call("layout", [&] { return policy_.layout(model, budget); });
+    return before_run("layout", [&] { return policy_.layout(model, budget); });
   }
-  Transfer transfer(const UnitInfo& unit) {
-    return call("transfer", [&] { return policy_.transfer(unit); });
+  Transfer transfer(const ModelView& model, const UnitInfo& unit) {
+    return before_run("transfer", [&] { return policy_.transfer(model, unit); });
   }
   void before(const Step& step, Actions& actions) {
     call("before", [&] { policy_.before(step, actions); });
@@ -67,6 +69,23 @@ class GuardedPolicy {
     }
     if (engine_failure_) std::rethrow_exception(std::exchange(engine_failure_, nullptr));
     throw Error("policy {} threw in {}: {}", name_, hook, what);
+  }
+
+  // What its parameters mean may turn out to make no sense only when the model is there: the user's
+  // mistake, not the policy's.
+  template <typename F>
+  std::invoke_result_t<F> before_run(const char* hook, const F& body) {
+    std::string what;
+    const auto kept = [&]() -> std::optional<std::invoke_result_t<F>> {
+      try {
+        return body();
+      } catch (const std::invalid_argument& e) {
+        what = e.what();
+        return std::nullopt;
+      }
+    };
+    if (auto result = call(hook, kept)) return *std::move(result);
+    throw InputError("policy {}: {}", name_, what);
   }
 
   IOffloadPolicy& policy_;

@@ -141,7 +141,7 @@ Decisions read_decisions(const std::string& text, const std::string& file) {
 
 Layout PlaybackPolicy::layout(const ModelView&, const Budget&) { return decisions_.layout; }
 
-Transfer PlaybackPolicy::transfer(const UnitInfo& unit) const {
+Transfer PlaybackPolicy::transfer(const ModelView&, const UnitInfo& unit) const {
   return unit.id < decisions_.transfers.size() ? decisions_.transfers[unit.id] : Transfer{};
 }
 

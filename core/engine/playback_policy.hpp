@@ -51,7 +51,7 @@ class PlaybackPolicy final : public IOffloadPolicy {
   std::string difference_at_end() const;
 
   Layout layout(const ModelView& model, const Budget& budget) override;
-  Transfer transfer(const UnitInfo& unit) const override;
+  Transfer transfer(const ModelView& model, const UnitInfo& unit) const override;
   void before(const Step& step, Actions& actions) override;
   void routed(std::span<const UnitId> units, Actions& actions) override;
   UnitId victim(const UnitInfo& incoming, const Candidates& candidates) override;

@@ -11,7 +11,7 @@ constexpr std::uint32_t kMaxLanes = 16;
 std::vector<Transfer> ask_transfers(const ModelView& model, GuardedPolicy& policy) {
   std::vector<Transfer> out(model.units.size());
   for (const UnitInfo& unit : model.units)
-    if (unit.kind != UnitKind::embedding) out[unit.id] = policy.transfer(unit);
+    if (unit.kind != UnitKind::embedding) out[unit.id] = policy.transfer(model, unit);
   return out;
 }
 

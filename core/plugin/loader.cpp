@@ -3,6 +3,7 @@
 #include <boost/dll/shared_library.hpp>
 #include <cstring>
 #include <exception>
+#include <stdexcept>
 
 #include "core/error.hpp"
 #include "core/plugin/plugin_file.hpp"
@@ -66,6 +67,8 @@ IOffloadPolicy* create(const Support& support) {
   try {
     if (IOffloadPolicy* made = support.plugin->descriptor().create(support.params)) return made;
     what = "returned nothing";
+  } catch (const std::invalid_argument& e) {
+    throw InputError("policy '{}': {}", name, e.what());
   } catch (const std::exception& e) {
     what = fmt::format("threw: {}", e.what());
   } catch (...) {

@@ -35,6 +35,21 @@ bool in_range(const ParamSpec& spec, double value) {
   return value >= spec.min && value <= spec.max;  // false for a NaN
 }
 
+std::vector<std::string_view> choices_of(const ParamSpec& spec) {
+  std::vector<std::string_view> out;
+  for (std::string_view rest = spec.choices ? spec.choices : ""; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('|'), rest.size());
+    out.push_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return out;
+}
+
+bool is_choice(const ParamSpec& spec, std::string_view text) {
+  const std::vector<std::string_view> choices = choices_of(spec);
+  return choices.empty() || std::ranges::find(choices, text) != choices.end();
+}
+
 bool is_bare_word(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
@@ -53,7 +68,8 @@ std::string allowed_values(const ParamSpec& spec) {
     case ParamType::boolean: return "true or false";
     case ParamType::text: break;
   }
-  return "a text";
+  const std::vector<std::string_view> choices = choices_of(spec);
+  return choices.empty() ? "a text" : fmt::format("{}", fmt::join(choices, " or "));
 }
 
 std::string default_value(const ParamSpec& spec) {
@@ -83,6 +99,9 @@ void check_specs(std::string_view owner, std::span<const ParamSpec> specs) {
                          allowed_values(spec)));
     if (spec.type == ParamType::integer && spec.fallback != std::trunc(spec.fallback))
       refuse(fmt::format("is an integer with the default {}", spec.fallback));
+    if (spec.type == ParamType::text && !is_choice(spec, default_value(spec)))
+      refuse(fmt::format("has the default '{}', which is not {}", default_value(spec),
+                         allowed_values(spec)));
     seen.push_back(name);
   }
 }
@@ -119,7 +138,9 @@ CheckedParams::Value CheckedParams::parse(const ParamSpec& spec, const std::stri
     case ParamType::boolean:
       if (written == "true" || written == "false") return written == "true";
       break;
-    case ParamType::text: return written;
+    case ParamType::text:
+      if (is_choice(spec, written)) return written;
+      break;
   }
   throw InputError("parameter '{}' of policy '{}' is '{}'; it must be {}", spec.name, owner_,
                    written, allowed_values(spec));

@@ -53,8 +53,8 @@ PreparedCell prepare_chat(const ChatCommand& command, ModelCache& models, Plugin
 
 class Conversation {
  public:
-  Conversation(const ChatCommand& command, const PreparedCell& cell, const WeightStore& packed)
-      : command_(command), cell_(cell), session_(cell, packed) {
+  Conversation(const ChatCommand& command, const PreparedCell& cell, ModelCache& models)
+      : command_(command), cell_(cell), session_(cell, models) {
     reset();
   }
 
@@ -144,8 +144,7 @@ void execute(const ChatCommand& command) {
   if (cell.experiment.device.kind == DeviceKind::sim)
     throw InputError(
         "chat: a simulated device has no answers; `sluice generate` predicts their pace");
-  const WeightStore& packed = models.pack(cell.experiment, cell.dtype);
-  Conversation conversation(command, cell, packed);
+  Conversation conversation(command, cell, models);
   const bool terminal = ::isatty(STDIN_FILENO) == 1;
   if (terminal) say("(/reset begins anew, /exit ends)");
   for (std::string line;;) {

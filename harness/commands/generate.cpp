@@ -87,8 +87,7 @@ void execute(GenerateCommand& command) {
         throw InputError("--force-ids: {} is not an id of {}", id, cell.model->name);
   }
 
-  const WeightStore& packed = models.pack(cell.experiment, cell.dtype);
-  Session session(cell, packed);
+  Session session(cell, models);
   const std::uint64_t stall_before = session.stall_ns();
   session.begin_section("run 1");
   TextOut out(*cell.model, generation.stop_texts, executes && !command.json);

@@ -36,17 +36,18 @@ struct TrialRun {
   std::vector<std::vector<float>> first_logits;  // random weights repeat tokens; these differ
   Counters counters;
   Moves moves;
-  bool lossless = false;
+  std::string weights;
+  std::vector<Transfer> transfers;
   std::string decisions;  // as lines
   std::vector<Race> races;
 };
 
-TrialRun run(PreparedCell cell, const WeightStore& packed) {
+TrialRun run(PreparedCell cell, ModelCache& models) {
   std::ostringstream lines;
   DecisionLog log(lines);
   cell.instruments = {.audit = true, .listener = &log};
   const bool executes = cell.experiment.device.kind != DeviceKind::sim;
-  Session session(cell, packed, /*poison=*/true);
+  Session session(cell, models, /*poison=*/true);
   std::vector<GenerationRequest> requests(cell.prompts.size());
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].prompt = cell.prompts[i];
@@ -66,7 +67,8 @@ TrialRun run(PreparedCell cell, const WeightStore& packed) {
       session.must_move(),
       session.least_bytes_per_pass() * ((session.phases() - before).decode_passes + batches),
       out.counters.h2d_bytes};
-  out.lossless = session.is_lossless();
+  out.weights = session.weights();
+  out.transfers = session.transfers();
   out.races = session.finish();
   out.decisions = lines.str();
   return out;
@@ -85,10 +87,8 @@ std::string difference(const std::string& cpu, const std::string& sim) {
 }
 
 std::string problem_of(const TrialRun& trial, const TrialRun& resident) {
-  if (trial.lossless && trial.tokens != resident.tokens)
-    return "tokens differ from the resident run's";
-  if (trial.lossless && trial.first_logits != resident.first_logits)
-    return "logits differ from the resident run's";
+  if (trial.tokens != resident.tokens) return "tokens differ from the resident run's";
+  if (trial.first_logits != resident.first_logits) return "logits differ from the resident run's";
   if (trial.counters.refused > 0)
     return fmt::format("{} wishes were refused", trial.counters.refused);
   if (!trial.races.empty()) return "a race: " + trial.races.front().describe();
@@ -111,9 +111,9 @@ struct Outcome {
   std::string failure;
 };
 
-Outcome outcome_of(const PreparedCell& cell, const WeightStore& packed) {
+Outcome outcome_of(const PreparedCell& cell, ModelCache& models) {
   try {
-    return {run(cell, packed), ""};
+    return {run(cell, models), ""};
   } catch (const Error& error) {
     return {{}, error.what()};
   }
@@ -131,21 +131,22 @@ void try_shape(const char* shape, const std::shared_ptr<const Plugin>& plugin,
     return out;
   };
   const auto most = static_cast<std::uint32_t>(cell.model->source.config.layers) + 1;
-  const WeightStore& packed = models.pack(cell.experiment, cell.dtype);
-  const TrialRun resident = run(cell, packed);
   std::vector<Outcome> on_cpu;
   for (std::uint32_t layers = 1; layers <= most; ++layers)
-    on_cpu.push_back(outcome_of(with_plugin(layers), packed));
+    on_cpu.push_back(outcome_of(with_plugin(layers), models));
+  // Over the same encodings, which no budget changes.
+  for (const Outcome& outcome : on_cpu)
+    if (outcome.failure.empty()) cell.transfers = outcome.run.transfers;
+  const TrialRun resident = run(cell, models);
 
   cell.experiment.device = {.kind = DeviceKind::sim, .machine = load_machine(kMachine, {})};
-  const WeightStore& sizes = models.pack(cell.experiment, cell.dtype);
   for (std::uint32_t layers = 1; layers <= most; ++layers) {
     const Outcome& cpu = on_cpu[layers - 1];
-    const Outcome sim = outcome_of(with_plugin(layers), sizes);
+    const Outcome sim = outcome_of(with_plugin(layers), models);
     const Counters& counters = cpu.run.counters;
     PluginTrial trial{.model = shape,
                       .layers = layers,
-                      .lossless = cpu.run.lossless,
+                      .weights = cpu.run.weights,
                       .h2d_bytes = counters.h2d_bytes,
                       .hits = counters.hits,
                       .misses = counters.misses,

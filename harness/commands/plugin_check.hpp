@@ -11,7 +11,8 @@ namespace sluice {
 struct PluginTrial {
   std::string model;         // a shape of configs/models
   std::uint32_t layers = 0;  // the budget
-  bool passed = false, lossless = false;
+  bool passed = false;
+  std::string weights;  // see weights_text()
   std::uint64_t h2d_bytes = 0, hits = 0, misses = 0, wasted = 0, refused = 0;
   std::string problem{};  // empty when passed
 };

@@ -127,7 +127,7 @@ Json trials_json(const std::vector<PluginTrial>& trials) {
     rows.push_back({{"model", trial.model},
                     {"gpu_layer_budget", trial.layers},
                     {"passed", trial.passed},
-                    {"lossless", trial.lossless},
+                    {"weights", trial.weights},
                     {"h2d_bytes", trial.h2d_bytes},
                     {"hits", trial.hits},
                     {"misses", trial.misses},
@@ -152,10 +152,10 @@ void print_trials(const std::vector<PluginTrial>& trials) {
   fmt::print("OK      loads: ABI, compiler, name and parameters\n");
   for (const PluginTrial& trial : trials) {
     if (trial.passed)
-      fmt::print("OK      {}, budget {}: {}, {} moved, {} hits, {} misses, {} wasted\n",
-                 trial.model, trial.layers,
-                 trial.lossless ? "tokens as resident" : "lossy, tokens not compared",
-                 format_bytes(trial.h2d_bytes), trial.hits, trial.misses, trial.wasted);
+      fmt::print(
+          "OK      {}, budget {}: tokens as resident, {} moved, {} hits, {} misses, {} wasted\n",
+          trial.model, trial.layers, format_bytes(trial.h2d_bytes), trial.hits, trial.misses,
+          trial.wasted);
     else
       fmt::print("FAILED  {}, budget {}: {}\n", trial.model, trial.layers, trial.problem);
   }

@@ -27,7 +27,7 @@ std::uint64_t resident_digest(const ChaosCase& c, std::uint64_t seed) {
   Walker walker(bench);
   walker.seed = seed;
   const ChaosPolicy policy(seed);
-  walker.transfer = [&](const UnitInfo& unit) { return policy.transfer(unit); };
+  walker.transfer = [&](const UnitInfo& unit) { return policy.transfer(bench.store.view(), unit); };
   ResidentProvider resident(bench.device, bench.compute, bench.store, walker.transfer);
   walker.run(resident, kTokens);
   return walker.digest();
@@ -40,7 +40,7 @@ ChaosRun run(IDevice& device, const ChaosCase& c, std::uint64_t seed) {
   Walker walker(bench);
   walker.seed = seed;
   ChaosPolicy policy(seed);
-  walker.transfer = [&](const UnitInfo& unit) { return policy.transfer(unit); };
+  walker.transfer = [&](const UnitInfo& unit) { return policy.transfer(bench.store.view(), unit); };
   EngineOptions options = c.options;
   options.decisions = &log;
   Engine engine(bench.device, bench.compute, bench.store, policy, "chaos", c.budget, options);

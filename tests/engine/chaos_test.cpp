@@ -14,7 +14,9 @@ TEST_CASE("chaos on the recorder: nothing wrong and nothing out of order in 2000
     Walker walker(bench);
     walker.seed = seed;
     ChaosPolicy policy(seed);
-    walker.transfer = [&](const UnitInfo& unit) { return policy.transfer(unit); };
+    walker.transfer = [&](const UnitInfo& unit) {
+      return policy.transfer(bench.store.view(), unit);
+    };
     {
       Engine engine(bench.device, bench.compute, bench.store, policy, "chaos", c.budget, c.options);
       walker.run(engine, 3);
@@ -47,7 +49,9 @@ TEST_CASE("chaos decides the same whenever copies arrive") {
       Bench bench(device, c.shape);
       Walker walker(bench);
       ChaosPolicy policy(seed);
-      walker.transfer = [&](const UnitInfo& unit) { return policy.transfer(unit); };
+      walker.transfer = [&](const UnitInfo& unit) {
+        return policy.transfer(bench.store.view(), unit);
+      };
       Engine engine(bench.device, bench.compute, bench.store, policy, "chaos", c.budget, c.options);
       walker.run(engine, 3);
       books.push_back(engine.counters());

@@ -239,7 +239,7 @@ Layout ChaosPolicy::layout(const ModelView& model, const Budget& budget) {
   return out;
 }
 
-Transfer ChaosPolicy::transfer(const UnitInfo& unit) const {
+Transfer ChaosPolicy::transfer(const ModelView&, const UnitInfo& unit) const {
   constexpr std::array kAll{Transfer{}, Transfer{Encoding::int8, Encoding::native},
                             Transfer{Encoding::int8, Encoding::int8},
                             Transfer{Encoding::int4, Encoding::native},

@@ -135,7 +135,7 @@ class ChaosPolicy : public IOffloadPolicy {
   void routed(std::span<const UnitId> units, Actions& actions) override { wish(units, actions); }
   UnitId victim(const UnitInfo& incoming, const Candidates& candidates) override;
   // Any that the engine has, of what the unit can be had in.
-  Transfer transfer(const UnitInfo& unit) const override;
+  Transfer transfer(const ModelView& model, const UnitInfo& unit) const override;
   Place place(const UnitInfo&, const Step&) override {
     return rng_() % 16 == 0 ? Place::host : Place::device;
   }
@@ -159,7 +159,7 @@ class ScriptedPolicy : public IOffloadPolicy {
   Layout layout(const ModelView& model, const Budget& budget) override {
     return on_layout ? on_layout(model, budget) : Layout{};
   }
-  Transfer transfer(const UnitInfo& unit) const override {
+  Transfer transfer(const ModelView&, const UnitInfo& unit) const override {
     return on_transfer ? on_transfer(unit) : Transfer{};
   }
   void before(const Step& step, Actions& actions) override {

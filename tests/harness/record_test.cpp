@@ -13,7 +13,7 @@ struct Cell {
   int layers = 2;
   double rate = 10;
   std::string hash = "aa";
-  bool lossless = true;
+  std::string weights = "1-9 native";
   std::string model = "m";
   int max_new_tokens = 8;
 };
@@ -29,7 +29,7 @@ Json make(const Cell& cell) {
             {"policy", {{"plugin", cell.policy}, {"params", Json::object()}}},
             {"budget", {{"gpu_layer_budget", cell.layers}}},
             {"generation", {{"max_new_tokens", cell.max_new_tokens}}}}},
-          {"context", {{"model", cell.model}, {"lossless", cell.lossless}}},
+          {"context", {{"model", cell.model}, {"weights", cell.weights}}},
           {"figures",
            {{"decode_tokens_per_second", cell.rate},
             {"tokens_hash", cell.hash},
@@ -64,17 +64,20 @@ TEST_CASE("the speed-up is over the naive cell with otherwise the same inputs") 
   CHECK(finished({}, wrong)["figures"]["speedup_over_naive"].is_null());
 }
 
-TEST_CASE("tokens unlike those of the first lossless cell are not valid") {
-  const std::vector<Json> earlier{make({.policy = "lossy", .hash = "zz", .lossless = false}),
-                                  make({.policy = "resident", .hash = "aa"})};
+TEST_CASE("tokens unlike those of the first cell over the same weights are not valid") {
+  const std::vector<Json> earlier{
+      make({.policy = "quantised", .hash = "zz", .weights = "1-9 int8"}),
+      make({.policy = "resident", .hash = "aa"})};
   CHECK(finished({}, earlier)["valid"] == true);
   CHECK(finished({.layers = 30}, earlier)["valid"] == true);
   const Json differs = finished({.layers = 30, .hash = "bb"}, earlier);
   CHECK(differs["valid"] == false);
   CHECK_THAT(differs["reasons"][0].get<std::string>(),
              Contains("not those of resident") && Contains("hash bb, not aa"));
-  // A lossy policy answers for itself, and other inputs have other tokens.
-  CHECK(finished({.hash = "bb", .lossless = false}, earlier)["valid"] == true);
+  // Other weights and other inputs have other tokens.
+  CHECK(finished({.hash = "zz", .weights = "1-9 int8"}, earlier)["valid"] == true);
+  CHECK(finished({.hash = "bb", .weights = "1-9 int8"}, earlier)["valid"] == false);
+  CHECK(finished({.hash = "bb", .weights = "1-9 int4"}, earlier)["valid"] == true);
   CHECK(finished({.hash = "bb", .max_new_tokens = 9}, earlier)["valid"] == true);
   CHECK(finished({.hash = "bb", .model = "other"}, earlier)["valid"] == true);
 }

@@ -16,7 +16,7 @@ Json record(const std::string& id) {
           {"valid", true},
           {"reasons", Json::array()},
           {"inputs", {{"policy", {{"plugin", "ring_prefetch"}}}}},
-          {"context", {{"lossless", true}, {"model", "m"}}},
+          {"context", {{"weights", "1-9 native"}, {"model", "m"}}},
           {"figures", {{"x", 1.5}}},
           {"text", "\n\"\xff"}};
 }

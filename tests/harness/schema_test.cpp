@@ -125,8 +125,6 @@ TEST_CASE("what one key alone cannot show is checked for the experiment") {
   CHECK_THAT(message(model + "device: {machine: rtx3070}\n"), Contains("what sim imitates"));
   CHECK_THAT(message(model + "policy: {mapped: {depth: 2}}\n"),
              Contains("mapped has no parameters"));
-  CHECK_THAT(message(model + "policy: {resident: {depth: 2}}\n"),
-             Contains("resident has no parameters"));
   CHECK_THAT(message(model + "generation: {prompts: nothing.yaml}\n"),
              StartsWith("x.yaml:2:23: the file of prompts 'nothing.yaml' does not exist"));
   dir.write("p.yaml", "- a\n- {ids: [x]}\n");

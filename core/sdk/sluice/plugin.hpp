@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-inline constexpr std::uint32_t kAbiVersion = 1;
+inline constexpr std::uint32_t kAbiVersion = 2;
 
 #define SLUICE_DETAIL_TEXT2(x) #x
 #define SLUICE_DETAIL_TEXT(x) SLUICE_DETAIL_TEXT2(x)
@@ -43,6 +43,7 @@ struct ParamSpec {
   double min, max;  // inclusive; of a boolean or a text: unused
   const char* help;
   const char* text_fallback = "";
+  const char* choices = "";  // of a text: all that it may be, separated by |; empty: anything
 };
 
 // Values that were checked against the specs: every key known, every value in range, every default
@@ -75,6 +76,7 @@ struct PluginDescriptor {
   const char* version;
   const ParamSpec* params;
   std::size_t param_count;
+  // May throw std::invalid_argument for a text that it does not understand: the user's mistake.
   IOffloadPolicy* (*create)(const Params&);
   void (*destroy)(IOffloadPolicy*);  // on the side that allocated
 };

@@ -104,8 +104,10 @@ class IOffloadPolicy {
     static_cast<void>(budget);
     return {};
   }
-  // How this unit travels and lives. Must not change during a run.
-  virtual Transfer transfer(const UnitInfo& unit) const {
+  // How this unit travels and lives; asked before layout(), of every unit but the embedding. Must not
+  // change during a run.
+  virtual Transfer transfer(const ModelView& model, const UnitInfo& unit) const {
+    static_cast<void>(model);
     static_cast<void>(unit);
     return {};
   }

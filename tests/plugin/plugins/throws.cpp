@@ -23,7 +23,7 @@ class Throws final : public IOffloadPolicy {
     in("layout");
     return {};
   }
-  Transfer transfer(const UnitInfo&) const override {
+  Transfer transfer(const ModelView&, const UnitInfo&) const override {
     in("transfer");
     return {};
   }
