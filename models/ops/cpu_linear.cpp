@@ -8,8 +8,8 @@
 
 #include "core/parallel.hpp"
 #include "models/ops/cpu_kernels.hpp"
+#include "models/ops/cpu_quantised-inl.hpp"
 #include "models/ops/cpu_scratch.hpp"
-#include "models/ops/cpu_tile-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::cpu::HWY_NAMESPACE {
@@ -24,8 +24,16 @@ constexpr std::size_t kDirectRows = 32;
 // at 576 columns, eight rows at once came to 40 % of a read pass over the same bytes. So rows of up
 // to this many bytes are taken few at a time, and the next ones fetched in the order they lie in.
 constexpr std::size_t kShortRowBytes = kLanes >= 16 ? 6144 : 4096;
-// One accumulator a row covers the latency of an addition only where its vectors are wide.
-constexpr std::size_t kShortRows = kLanes >= 16 ? 1 : kLanes >= 8 ? 2 : 4;
+// One accumulator a row covers the latency of an addition only where its vectors are wide and many
+// bytes of weights.
+template <class Row>
+inline constexpr std::size_t kShortRows = kLanes >= 16  ? 1
+                                          : kLanes >= 8 ? 2
+                                                        : 4;
+template <>
+inline constexpr std::size_t kShortRows<const Int8*> = kLanes >= 16 ? 2 : 4;
+template <>
+inline constexpr std::size_t kShortRows<Int4Row> = 4;
 constexpr std::size_t kLongRows = 8;
 
 // A panel is this many rows of weights by this much of the inner dimension: 64 KiB in f32, beside a
@@ -34,16 +42,34 @@ constexpr std::size_t kPanelRows = 32;
 constexpr std::size_t kPanelDepth = 512;
 // Tokens that share a converted panel. Their accumulators take 192 KiB of the second cache at most.
 constexpr std::size_t kTokenBlock = 96;
-static_assert(kTokenBlock % kTileTokens == 0 && kPanelDepth % kBlock == 0);
+static_assert(kTokenBlock % kTileTokens == 0 && kPanelDepth % kGroupWeights == 0);
 
-template <class W>
+std::size_t row_bytes(const LinearArgs& args) {
+  return args.encoding == Encoding::native ? args.k * size_of(args.weight_type)
+                                           : code_row_bytes(args.encoding, args.k);
+}
+
+// Row `index` of the weights; past the last one, the last.
+template <class Row>
+HWY_INLINE Row row_of(const LinearArgs& args, std::size_t index) {
+  const std::size_t row = HWY_MIN(index, std::size_t{args.n} - 1);
+  const std::byte* codes = args.weight + row * row_bytes(args);
+  if constexpr (std::is_same_v<Row, Int4Row>) {
+    const std::byte* scales = args.scales + row * scale_row_bytes(args.encoding, args.k);
+    return {codes, reinterpret_cast<const GroupScale*>(scales)};
+  } else {
+    return reinterpret_cast<Row>(codes);
+  }
+}
+
+template <class Row>
 HWY_INLINE void pack_row(const LinearArgs& args, std::size_t row, std::size_t from, std::size_t k,
                          float* to) {
   const std::size_t at = row * args.k + from;
   switch (args.type) {
-    case DType::f32: return pack<W>(static_cast<const float*>(args.x) + at, k, to);
-    case DType::bf16: return pack<W>(static_cast<const Bf16*>(args.x) + at, k, to);
-    case DType::f16: return pack<W>(static_cast<const F16*>(args.x) + at, k, to);
+    case DType::f32: return RowFormat<Row>::pack(static_cast<const float*>(args.x) + at, k, to);
+    case DType::bf16: return RowFormat<Row>::pack(static_cast<const Bf16*>(args.x) + at, k, to);
+    case DType::f16: return RowFormat<Row>::pack(static_cast<const F16*>(args.x) + at, k, to);
   }
 }
 
@@ -56,15 +82,17 @@ HWY_INLINE V widen_bias(const LinearArgs& args, std::size_t at, std::size_t coun
   return hn::Zero(D());
 }
 
-// Bias, residual and rounding of `count` sums of one token.
+// A row's scale, bias, residual and rounding of `count` sums of one token.
 template <class T>
 HWY_INLINE void finish(const LinearArgs& args, std::size_t row, std::size_t column,
                        std::size_t count, const float* sums) {
   const std::size_t at = row * args.n + column;
   T* to = static_cast<T*>(args.residual ? args.residual : args.out) + at;
+  const auto* scales = reinterpret_cast<const float*>(args.scales);
   for (std::size_t i = 0; i < count; i += kLanes) {
     const std::size_t left = count - i;
     V y = widen_some(sums + i, left);
+    if (args.encoding == Encoding::int8) y = hn::Mul(y, widen_some(scales + column + i, left));
     if (args.bias) y = hn::Add(y, widen_bias(args, column + i, left));
     if (args.residual) y = hn::Add(widen_some(to + i, left), rounded<T>(y));
     narrow_some(y, to + i, left);
@@ -82,14 +110,11 @@ HWY_INLINE void finish(const LinearArgs& args, std::size_t row, std::size_t colu
 
 // ---- few tokens: the weights are read once, straight from where they lie
 
-template <std::size_t R, std::size_t T, bool kAhead, class W>
+template <std::size_t R, std::size_t T, bool kAhead, class Row>
 HWY_INLINE void direct_tile(const LinearArgs& args, std::size_t row, const float* x,
                             std::size_t x_stride, float* results) {
-  const W* weights = reinterpret_cast<const W*>(args.weight);
-  const W* w[R];
-  for (std::size_t r = 0; r < R; ++r) {
-    w[r] = weights + HWY_MIN(row + r, std::size_t{args.n} - 1) * args.k;
-  }
+  Row w[R];
+  for (std::size_t r = 0; r < R; ++r) w[r] = row_of<Row>(args, row + r);
   Sums<R, T> sums;
   clear(sums);
   add_products<kAhead>(w, args.k, x, x_stride, sums);
@@ -100,44 +125,45 @@ HWY_INLINE void direct_tile(const LinearArgs& args, std::size_t row, const float
   }
 }
 
-template <std::size_t R, bool kAhead, class W>
+template <std::size_t R, bool kAhead, class Row>
 void one_token(const LinearArgs& args, std::size_t row, std::size_t count, const float* x,
                float* results) {
   for (std::size_t r = 0; r < count; r += R) {
-    direct_tile<R, 1, kAhead, W>(args, row + r, x, 0, results + r);
+    direct_tile<R, 1, kAhead, Row>(args, row + r, x, 0, results + r);
   }
 }
 
-template <std::size_t T, class W>
+template <std::size_t T, class Row>
 void some_tokens(const LinearArgs& args, std::size_t row, std::size_t count, const float* x,
                  std::size_t x_stride, float* results) {
   for (std::size_t r = 0; r < count; r += kTileRows) {
-    direct_tile<kTileRows, T, true, W>(args, row + r, x, x_stride, results + r);
+    direct_tile<kTileRows, T, true, Row>(args, row + r, x, x_stride, results + r);
   }
 }
 
-template <class W>
+template <class Row>
 void direct_task(const LinearArgs& args, std::size_t row, std::size_t count, std::size_t tokens,
                  const float* x, std::size_t x_stride, float* results) {
   constexpr std::size_t kMost = kTileTokens;
   switch (tokens) {
     case 1:
-      return args.k * sizeof(W) <= kShortRowBytes
-                 ? one_token<kShortRows, (kShortRows > 1), W>(args, row, count, x, results)
-                 : one_token<kLongRows, false, W>(args, row, count, x, results);
-    case 2: return some_tokens<2, W>(args, row, count, x, x_stride, results);
-    case 3: return some_tokens<3, W>(args, row, count, x, x_stride, results);
-    case 4: return some_tokens<HWY_MIN(4, kMost), W>(args, row, count, x, x_stride, results);
-    case 5: return some_tokens<HWY_MIN(5, kMost), W>(args, row, count, x, x_stride, results);
-    default: return some_tokens<kMost, W>(args, row, count, x, x_stride, results);
+      return row_bytes(args) <= kShortRowBytes
+                 ? one_token<kShortRows<Row>, (kShortRows<Row> > 1), Row>(args, row, count, x,
+                                                                          results)
+                 : one_token<kLongRows, false, Row>(args, row, count, x, results);
+    case 2: return some_tokens<2, Row>(args, row, count, x, x_stride, results);
+    case 3: return some_tokens<3, Row>(args, row, count, x, x_stride, results);
+    case 4: return some_tokens<HWY_MIN(4, kMost), Row>(args, row, count, x, x_stride, results);
+    case 5: return some_tokens<HWY_MIN(5, kMost), Row>(args, row, count, x, x_stride, results);
+    default: return some_tokens<kMost, Row>(args, row, count, x, x_stride, results);
   }
 }
 
-template <class W>
+template <class Row>
 void linear_direct(const LinearArgs& args) {
-  const std::size_t stride = padded_to_block(args.k);
+  const std::size_t stride = padded_to_block_of<Row>(args.k);
   float* x = scratch(Scratch::packed_rows, args.rows * stride);
-  for (std::size_t t = 0; t < args.rows; ++t) pack_row<W>(args, t, 0, args.k, x + t * stride);
+  for (std::size_t t = 0; t < args.rows; ++t) pack_row<Row>(args, t, 0, args.k, x + t * stride);
 
   const std::size_t n = args.n;
   parallel_for((n + kDirectRows - 1) / kDirectRows, [&](std::size_t task) HWY_ATTR {
@@ -145,8 +171,8 @@ void linear_direct(const LinearArgs& args) {
     const std::size_t begin = task * kDirectRows;
     const std::size_t count = HWY_MIN(kDirectRows, n - begin);
     for (std::size_t t = 0; t < args.rows; t += kTileTokens) {
-      direct_task<W>(args, begin, count, HWY_MIN(kTileTokens, args.rows - t), x + t * stride,
-                     stride, results + t * kDirectRows);
+      direct_task<Row>(args, begin, count, HWY_MIN(kTileTokens, args.rows - t), x + t * stride,
+                       stride, results + t * kDirectRows);
     }
     for (std::size_t t = 0; t < args.rows; ++t) {
       finish(args, t, begin, count, results + t * kDirectRows);
@@ -191,7 +217,7 @@ HWY_INLINE void panel_tile(const float* panel, std::size_t depth, const float* x
 
 // Tokens [first_token, first_token + tokens) against the panel of rows from `row` on. `x` is
 // [parts of the inner dimension][tokens, padded to tiles][kPanelDepth].
-template <class W>
+template <class Row>
 void panel(const LinearArgs& args, std::size_t first_token, std::size_t tokens, const float* x,
            std::size_t row) {
   constexpr std::size_t kTileFloats = kTileRows * kTileTokens * kLanes;
@@ -206,14 +232,12 @@ void panel(const LinearArgs& args, std::size_t first_token, std::size_t tokens, 
   for (std::size_t k = 0; k < args.k; k += kPanelDepth) {
     const std::size_t depth = HWY_MIN(kPanelDepth, args.k - k);
     for (std::size_t r = 0; r < quads * kTileRows; ++r) {
-      const std::size_t from = HWY_MIN(row + r, std::size_t{args.n} - 1);
-      widen_row(reinterpret_cast<const W*>(args.weight) + from * args.k + k, depth,
-                weights + r * kPanelDepth);
+      widen_row(row_of<Row>(args, row + r) + k, depth, weights + r * kPanelDepth);
     }
     const float* part = x + k * groups * kTileTokens;
     for (std::size_t g = 0; g < groups; ++g) {
       for (std::size_t q = 0; q < quads; ++q) {
-        panel_tile(weights + q * kTileRows * kPanelDepth, padded_to_block(depth),
+        panel_tile(weights + q * kTileRows * kPanelDepth, padded_to_block_of<Row>(depth),
                    part + g * kTileTokens * kPanelDepth, k == 0, k + kPanelDepth >= args.k,
                    kept + (g * quads + q) * kTileFloats,
                    results + g * kTileTokens * kPanelRows + q * kTileRows);
@@ -225,7 +249,7 @@ void panel(const LinearArgs& args, std::size_t first_token, std::size_t tokens, 
   }
 }
 
-template <class W>
+template <class Row>
 void linear_panels(const LinearArgs& args) {
   const std::size_t parts = (args.k + kPanelDepth - 1) / kPanelDepth;
   float* x = scratch(Scratch::packed_rows, parts * kTokenBlock * kPanelDepth);
@@ -237,25 +261,31 @@ void linear_panels(const LinearArgs& args) {
         float* to = x + (p * padded + t) * kPanelDepth;
         const std::size_t k = p * kPanelDepth;
         // The tokens that fill up the last tile repeat the last one; nobody reads their results.
-        pack_row<W>(args, first + HWY_MIN(t, tokens - 1), k, HWY_MIN(kPanelDepth, args.k - k), to);
+        pack_row<Row>(args, first + HWY_MIN(t, tokens - 1), k, HWY_MIN(kPanelDepth, args.k - k),
+                      to);
       }
     });
     parallel_for((args.n + kPanelRows - 1) / kPanelRows, [&](std::size_t task) HWY_ATTR {
-      panel<W>(args, first, tokens, x, task * kPanelRows);
+      panel<Row>(args, first, tokens, x, task * kPanelRows);
     });
   }
 }
 
-template <class W>
+template <class Row>
 void linear_of(const LinearArgs& args) {
-  args.rows <= kDirectTokens ? linear_direct<W>(args) : linear_panels<W>(args);
+  args.rows <= kDirectTokens ? linear_direct<Row>(args) : linear_panels<Row>(args);
 }
 
 void linear(const LinearArgs& args) {
+  switch (args.encoding) {
+    case Encoding::int8: return linear_of<const Int8*>(args);
+    case Encoding::int4: return linear_of<Int4Row>(args);
+    case Encoding::native: break;
+  }
   switch (args.weight_type) {
-    case DType::f32: return linear_of<float>(args);
-    case DType::bf16: return linear_of<Bf16>(args);
-    case DType::f16: return linear_of<F16>(args);
+    case DType::f32: return linear_of<const float*>(args);
+    case DType::bf16: return linear_of<const Bf16*>(args);
+    case DType::f16: return linear_of<const F16*>(args);
   }
 }
 

@@ -91,21 +91,90 @@ HWY_INLINE void pack(const T* from, std::size_t k, float* to) {
   }
 }
 
-// The same of W itself, at the full rate.
+// The vectors of a block one after the other.
 template <class W>
-HWY_INLINE void widen_row(const W* from, std::size_t k, float* to) {
-  std::size_t i = 0;
-  for (; i + kBlock <= k; i += kBlock) {
-    V first, second;
-    widen_block(from + i, first, second);
-    hn::StoreU(first, D(), to + i);
-    hn::StoreU(second, D(), to + i + kLanes);
+struct InOrder {
+  const W* from;
+
+  HWY_INLINE V next() {
+    const V vector = widen(from);
+    from += kLanes;
+    return vector;
   }
+};
+struct BothAtOnce {
+  V first, second;
+
+  HWY_INLINE V next() {
+    const V vector = first;
+    first = second;
+    return vector;
+  }
+};
+
+template <class W>
+HWY_INLINE InOrder<W> open_block(const W* from) {
+  return {from};
+}
+HWY_INLINE BothAtOnce open_block(const Bf16* from) {
+  BothAtOnce block;
+  widen_block(from, block.first, block.second);
+  return block;
+}
+
+// What the tiles must know of a kind of rows beside open_block(). A Row is what finds a row's
+// elements: a pointer, where nothing but them is needed. Row + n is the row from its element n on.
+template <class Row>
+struct RowFormat;
+
+template <class W>
+struct RowFormat<const W*> {
+  static constexpr std::size_t kVectors = 2;  // of a block
+  static constexpr std::size_t kBlockBytes = kBlock * sizeof(W);
+  // All vectors of a block of activations are loaded before one of weights, rather than one.
+  static constexpr bool kTogether = sizeof(W) == 2;
+
+  // Where a row lies.
+  static const void* address(const W* row) { return row; }
+
+  template <class T>
+  static HWY_INLINE void pack(const T* from, std::size_t k, float* to) {
+    cpu::HWY_NAMESPACE::pack<W>(from, k, to);
+  }
+
+  // A copy of the `left` elements with which a row ends within a block; zeros follow.
+  struct Rest {
+    W values[kBlock] = {};
+
+    HWY_INLINE const W* copy(const W* from, std::size_t left) {
+      std::memcpy(values, from, left * sizeof(W));
+      return values;
+    }
+  };
+};
+
+template <class Row>
+inline constexpr std::size_t kBlockOf = RowFormat<Row>::kVectors* kLanes;
+
+template <class Row>
+constexpr std::size_t padded_to_block_of(std::size_t k) {
+  return (k + kBlockOf<Row> - 1) / kBlockOf<Row> * kBlockOf<Row>;
+}
+
+// `k` elements of a row as pack() leaves them, at the full rate.
+template <class Row>
+HWY_INLINE void widen_row(Row from, std::size_t k, float* to) {
+  const auto widen_one = [to](Row block_of, std::size_t at) HWY_ATTR {
+    auto block = open_block(block_of);
+    HWY_UNROLL(8)
+    for (std::size_t v = 0; v < RowFormat<Row>::kVectors; ++v)
+      hn::StoreU(block.next(), D(), to + at + v * kLanes);
+  };
+  std::size_t i = 0;
+  for (; i + kBlockOf<Row> <= k; i += kBlockOf<Row>) widen_one(from + i, i);
   if (i < k) {
-    V first, second;
-    widen_some_block(from + i, k - i, first, second);
-    hn::StoreU(first, D(), to + i);
-    hn::StoreU(second, D(), to + i + kLanes);
+    typename RowFormat<Row>::Rest rest;
+    widen_one(rest.copy(from + i, k - i), i);
   }
 }
 
@@ -123,74 +192,68 @@ HWY_INLINE void clear(Sums<R, T>& sums) {
   }
 }
 
-template <std::size_t R, std::size_t T, class W>
-HWY_INLINE void add_block(const W* const (&w)[R], std::size_t at, const float* x,
-                          std::size_t x_stride, Sums<R, T>& sums) {
-  V x_first[T], x_second[T];
+template <std::size_t R, std::size_t T>
+HWY_INLINE void add_vector(V weight, std::size_t r, const V (&x)[T], Sums<R, T>& sums) {
   HWY_UNROLL(8)
-  for (std::size_t t = 0; t < T; ++t) x_first[t] = hn::LoadU(D(), x + t * x_stride);
-  if constexpr (sizeof(W) == sizeof(float)) {
-    // Nothing to convert: half a block at a time needs half the registers.
+  for (std::size_t t = 0; t < T; ++t) sums.of[r][t] = hn::MulAdd(weight, x[t], sums.of[r][t]);
+}
+
+template <std::size_t R, std::size_t T, class Row>
+HWY_INLINE void add_block(const Row (&w)[R], std::size_t at, const float* x, std::size_t x_stride,
+                          Sums<R, T>& sums) {
+  constexpr std::size_t kVectors = RowFormat<Row>::kVectors;
+  if constexpr (RowFormat<Row>::kTogether) {
+    V activations[kVectors][T];
     HWY_UNROLL(8)
-    for (std::size_t r = 0; r < R; ++r) {
-      const V weight = widen(w[r] + at);
+    for (std::size_t v = 0; v < kVectors; ++v) {
       HWY_UNROLL(8)
-      for (std::size_t t = 0; t < T; ++t) {
-        sums.of[r][t] = hn::MulAdd(weight, x_first[t], sums.of[r][t]);
-      }
+      for (std::size_t t = 0; t < T; ++t)
+        activations[v][t] = hn::LoadU(D(), x + t * x_stride + v * kLanes);
     }
     HWY_UNROLL(8)
-    for (std::size_t t = 0; t < T; ++t) x_first[t] = hn::LoadU(D(), x + t * x_stride + kLanes);
-    HWY_UNROLL(8)
     for (std::size_t r = 0; r < R; ++r) {
-      const V weight = widen(w[r] + at + kLanes);
+      auto block = open_block(w[r] + at);
       HWY_UNROLL(8)
-      for (std::size_t t = 0; t < T; ++t) {
-        sums.of[r][t] = hn::MulAdd(weight, x_first[t], sums.of[r][t]);
-      }
+      for (std::size_t v = 0; v < kVectors; ++v) add_vector(block.next(), r, activations[v], sums);
     }
   } else {
+    // A vector at a time needs fewer registers.
+    decltype(open_block(w[0])) blocks[R];
     HWY_UNROLL(8)
-    for (std::size_t t = 0; t < T; ++t) x_second[t] = hn::LoadU(D(), x + t * x_stride + kLanes);
+    for (std::size_t r = 0; r < R; ++r) blocks[r] = open_block(w[r] + at);
     HWY_UNROLL(8)
-    for (std::size_t r = 0; r < R; ++r) {
-      V first, second;
-      widen_block(w[r] + at, first, second);
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      V activations[T];
       HWY_UNROLL(8)
-      for (std::size_t t = 0; t < T; ++t) {
-        sums.of[r][t] = hn::MulAdd(first, x_first[t], sums.of[r][t]);
-      }
+      for (std::size_t t = 0; t < T; ++t)
+        activations[t] = hn::LoadU(D(), x + t * x_stride + v * kLanes);
       HWY_UNROLL(8)
-      for (std::size_t t = 0; t < T; ++t) {
-        sums.of[r][t] = hn::MulAdd(second, x_second[t], sums.of[r][t]);
-      }
+      for (std::size_t r = 0; r < R; ++r) add_vector(blocks[r].next(), r, activations, sums);
     }
   }
 }
 
 // Adds k products of each of R rows of weights with each of T rows of packed activations. With
 // kAhead, fetches the R rows that follow the last, in the order in which they lie.
-template <bool kAhead = false, std::size_t R, std::size_t T, class W>
-HWY_INLINE void add_products(const W* const (&w)[R], std::size_t k, const float* x,
-                             std::size_t x_stride, Sums<R, T>& sums) {
+template <bool kAhead = false, std::size_t R, std::size_t T, class Row>
+HWY_INLINE void add_products(const Row (&w)[R], std::size_t k, const float* x, std::size_t x_stride,
+                             Sums<R, T>& sums) {
+  using Format = RowFormat<Row>;
   constexpr std::size_t kLine = 64;
-  const auto* next = reinterpret_cast<const char*>(w[R - 1] + k);
+  const auto* next = static_cast<const char*>(Format::address(w[R - 1] + k));
   std::size_t i = 0;
-  for (; i + kBlock <= k; i += kBlock) {
+  for (; i + kBlockOf<Row> <= k; i += kBlockOf<Row>) {
     if constexpr (kAhead) {
       HWY_UNROLL(8)
-      for (std::size_t at = 0; at < R * kBlock * sizeof(W); at += kLine) hwy::Prefetch(next + at);
-      next += R * kBlock * sizeof(W);
+      for (std::size_t at = 0; at < R * Format::kBlockBytes; at += kLine) hwy::Prefetch(next + at);
+      next += R * Format::kBlockBytes;
     }
     add_block(w, i, x + i, x_stride, sums);
   }
   if (HWY_UNLIKELY(i < k)) {
-    W padded[R][kBlock] = {};
-    const W* rows[R];
-    for (std::size_t r = 0; r < R; ++r) {
-      std::memcpy(padded[r], w[r] + i, (k - i) * sizeof(W));
-      rows[r] = padded[r];
-    }
+    typename Format::Rest rest[R];
+    Row rows[R];
+    for (std::size_t r = 0; r < R; ++r) rows[r] = rest[r].copy(w[r] + i, k - i);
     add_block(rows, 0, x + i, x_stride, sums);
   }
 }

@@ -101,13 +101,16 @@ HWY_INLINE V widen(const Bf16* from) {
   return float_of(hn::ShiftLeft<16>(half));
 }
 
-HWY_INLINE V widen(const F16* from) {
+// Bits of f16.
+HWY_INLINE V widen_halves(hn::Vec<DU16> bits) {
 #if SLUICE_CPU_F16C
-  return hn::PromoteTo(D(), hn::BitCast(DF16(), hn::LoadU(DU16(), &from->bits)));
+  return hn::PromoteTo(D(), hn::BitCast(DF16(), bits));
 #else
-  return widen_f16(hn::PromoteTo(DU32(), hn::LoadU(DU16(), &from->bits)));
+  return widen_f16(hn::PromoteTo(DU32(), bits));
 #endif
 }
+
+HWY_INLINE V widen(const F16* from) { return widen_halves(hn::LoadU(DU16(), &from->bits)); }
 
 HWY_INLINE void narrow(V v, float* to) { hn::StoreU(v, D(), to); }
 

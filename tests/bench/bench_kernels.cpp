@@ -2,7 +2,7 @@
 // a read pass over the same bytes by the same threads; both walk over copies of the matrix that
 // together exceed the caches, as the layers of a model do.
 //
-//   bench_kernels [--threads N] [--seconds S] [linear|prefill|attention|elementwise|sample]...
+//   bench_kernels [--threads N] [--seconds S] [linear|quantised|prefill|attention|elementwise|sample]...
 #include <fmt/core.h>
 #include <tbb/cache_aligned_allocator.h>
 #include <tbb/global_control.h>
@@ -18,10 +18,12 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/float16.hpp"
 #include "core/parallel.hpp"
+#include "core/weights/encoding.hpp"
 #include "models/ops/cpu_kernels.hpp"
 
 namespace sluice {
@@ -54,6 +56,48 @@ Bytes random_values(DType type, std::uint64_t count, std::uint64_t seed) {
   }
   return bytes;
 }
+
+// Copies of a matrix, one after the other, each with its codes and then its scales.
+class Matrices {
+ public:
+  Matrices(Encoding encoding, DType type, std::uint64_t n, std::uint64_t k, std::uint64_t least)
+      : encoding_(encoding), type_(type) {
+    const bool native = encoding == Encoding::native;
+    code_bytes_ = n * (native ? k * size_of(type) : code_row_bytes(encoding, k));
+    const std::uint64_t scale_bytes = native ? 0 : n * scale_row_bytes(encoding, k);
+    bytes_ = code_bytes_ + scale_bytes;
+    count_ = std::max<std::uint64_t>(2, least / bytes_);
+    if (native) {
+      all_ = random_values(type, count_ * n * k, 1);
+      return;
+    }
+    // Any bytes are codes; scales are of two bytes or of four.
+    all_ = random_values(DType::f32, (count_ * bytes_ + 3) / 4, 1);
+    const DType scale_type = encoding == Encoding::int4 ? DType::f16 : DType::f32;
+    const Bytes scales = random_values(scale_type, scale_bytes / size_of(scale_type), 2);
+    for (std::uint64_t copy = 0; copy < count_; ++copy)
+      std::ranges::copy(scales,
+                        all_.begin() + static_cast<std::ptrdiff_t>(copy * bytes_ + code_bytes_));
+  }
+
+  std::uint64_t bytes() const { return bytes_; }
+  std::string_view name() const {
+    return encoding_ == Encoding::native ? name_of(type_) : name_of(encoding_);
+  }
+  const std::byte* copy(std::size_t i) const { return all_.data() + i % count_ * bytes_; }
+  void put(std::size_t i, LinearArgs& args) const {
+    args.weight = copy(i);
+    args.weight_type = type_;
+    args.encoding = encoding_;
+    args.scales = args.weight + code_bytes_;
+  }
+
+ private:
+  Encoding encoding_;
+  DType type_;
+  std::uint64_t code_bytes_ = 0, bytes_ = 0, count_ = 0;
+  Bytes all_;
+};
 
 // The shortest time of one call of each, in seconds: they take turns, so that whatever else the
 // machine does meets all of them.
@@ -102,47 +146,43 @@ class Bench {
   explicit Bench(const Options& options) : options_(options) {}
 
   void matrix_vector(DType weight_type, DType type, std::uint32_t n, std::uint32_t k,
-                     std::uint32_t rows) {
-    const std::uint64_t bytes = std::uint64_t{n} * k * size_of(weight_type);
-    const std::uint64_t copies = std::max<std::uint64_t>(2, kBeyondCaches / bytes);
-    const auto weights = random_values(weight_type, copies * n * k, 1);
+                     std::uint32_t rows, Encoding encoding = Encoding::native) {
+    const Matrices weights(encoding, weight_type, n, k, kBeyondCaches);
+    const std::uint64_t bytes = weights.bytes();
     const auto x = random_values(type, std::uint64_t{rows} * k, 2);
     Bytes out(std::uint64_t{rows} * n * size_of(type));
     LinearArgs args;
     args.x = x.data();
-    args.weight_type = weight_type;
     args.out = out.data();
     args.type = type;
     args.rows = rows;
     args.n = n;
     args.k = k;
     std::uint64_t sum = 0;
-    const auto [product, read] = measure<2>(
-        options_.seconds, {[&](std::size_t i) {
-                             args.weight = weights.data() + (2 * i) % copies * bytes;
-                             kernels_.linear(args, nullptr);
-                           },
-                           [&](std::size_t i) {
-                             sum += read_pass(weights.data() + (2 * i + 1) % copies * bytes, bytes);
-                           }});
+    const auto [product, read] =
+        measure<2>(options_.seconds,
+                   {[&](std::size_t i) {
+                      weights.put(2 * i, args);
+                      kernels_.linear(args, nullptr);
+                    },
+                    [&](std::size_t i) { sum += read_pass(weights.copy(2 * i + 1), bytes); }});
     fmt::print(
         "{{\"bench\": \"linear\", \"weight\": \"{}\", \"type\": \"{}\", \"n\": {}, \"k\": {}, "
         "\"rows\": {}, \"threads\": {}, \"gbps\": {:.2f}, \"read_gbps\": {:.2f}, "
         "\"percent_of_read\": {:.1f}, \"us\": {:.1f}, \"checksum\": {}}}\n",
-        name_of(weight_type), name_of(type), n, k, rows, options_.threads,
+        weights.name(), name_of(type), n, k, rows, options_.threads,
         static_cast<double>(bytes) / product * 1e-9, static_cast<double>(bytes) / read * 1e-9,
         read / product * 100, product * 1e6, sum % 1000);
   }
 
-  void prefill(DType weight_type, DType type, std::uint32_t n, std::uint32_t k,
-               std::uint32_t rows) {
-    const auto weights = random_values(weight_type, std::uint64_t{n} * k, 1);
+  void prefill(DType weight_type, DType type, std::uint32_t n, std::uint32_t k, std::uint32_t rows,
+               Encoding encoding = Encoding::native) {
+    const Matrices weights(encoding, weight_type, n, k, 0);
     const auto x = random_values(type, std::uint64_t{rows} * k, 2);
     Bytes out(std::uint64_t{rows} * n * size_of(type));
     LinearArgs args;
     args.x = x.data();
-    args.weight = weights.data();
-    args.weight_type = weight_type;
+    weights.put(0, args);
     args.out = out.data();
     args.type = type;
     args.rows = rows;
@@ -153,8 +193,8 @@ class Bench {
     fmt::print(
         "{{\"bench\": \"prefill\", \"weight\": \"{}\", \"type\": \"{}\", \"n\": {}, \"k\": {}, "
         "\"rows\": {}, \"threads\": {}, \"gflops\": {:.1f}, \"ms\": {:.2f}}}\n",
-        name_of(weight_type), name_of(type), n, k, rows, options_.threads,
-        2e-9 * rows * n * k / seconds, seconds * 1e3);
+        weights.name(), name_of(type), n, k, rows, options_.threads, 2e-9 * rows * n * k / seconds,
+        seconds * 1e3);
   }
 
   // `rows` rows at the end of a sequence of `context` positions.
@@ -235,6 +275,10 @@ class Bench {
   CpuKernels kernels_;
 };
 
+// Of matrices, n and k.
+constexpr std::pair<std::uint32_t, std::uint32_t> kShapes[] = {
+    {576, 576}, {1536, 576}, {49152, 576}, {4096, 4096}, {12288, 4096}, {4096, 12288}};
+
 void run(const Options& options) {
   const auto wanted = [&](std::string_view part) {
     return options.parts.empty() ||
@@ -243,16 +287,20 @@ void run(const Options& options) {
   Bench bench(options);
   if (wanted("linear")) {
     for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
-      bench.matrix_vector(type, type, 576, 576, 1);
-      bench.matrix_vector(type, type, 1536, 576, 1);
-      bench.matrix_vector(type, type, 49152, 576, 1);
-      bench.matrix_vector(type, type, 4096, 4096, 1);
-      bench.matrix_vector(type, type, 12288, 4096, 1);
-      bench.matrix_vector(type, type, 4096, 12288, 1);
+      for (const auto& [n, k] : kShapes) bench.matrix_vector(type, type, n, k, 1);
     }
     bench.matrix_vector(DType::bf16, DType::f32, 12288, 4096, 1);
     for (const std::uint32_t rows : {2u, 4u, 8u, 16u}) {
       bench.matrix_vector(DType::bf16, DType::bf16, 12288, 4096, rows);
+    }
+  }
+  if (wanted("quantised")) {
+    for (const Encoding encoding : {Encoding::int8, Encoding::int4}) {
+      for (const auto& [n, k] : kShapes)
+        bench.matrix_vector(DType::bf16, DType::bf16, n, k, 1, encoding);
+      for (const std::uint32_t rows : {2u, 4u, 8u, 16u})
+        bench.matrix_vector(DType::bf16, DType::bf16, 12288, 4096, rows, encoding);
+      bench.prefill(DType::bf16, DType::bf16, 4096, 4096, 512, encoding);
     }
   }
   if (wanted("prefill")) {

@@ -38,6 +38,8 @@ void on_old_processor(const std::function<void()>& body) {
   body();
 }
 
+bool reads(Encoding) { return true; }
+
 int product_family(const LinearArgs&) { return 0; }
 
 // Scores up to about 10 err by a few units of 2^-24 of themselves, and so do the weights.

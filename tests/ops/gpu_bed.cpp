@@ -71,6 +71,8 @@ void run_on_bed(const std::function<void(const IKernels&, NativeStream)>& work) 
 
 void for_each_target(const std::function<void(const std::string&)>& body) { body("cuda"); }
 
+bool reads(Encoding encoding) { return encoding == Encoding::native; }
+
 int product_family(const LinearArgs& args) {
   if (args.type == DType::f32 || args.type != args.weight_type || args.k % 8 != 0) return 0;
   if (args.rows <= kFewRows) return 1;

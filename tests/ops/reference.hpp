@@ -19,6 +19,8 @@ double round_to(DType type, double value);
 // The distance between neighbours of `type` around `value`.
 double ulp(DType type, double value);
 
+using Bytes = std::pmr::vector<std::byte>;
+
 // An array of `type`, filled with values of that type.
 class Tensor {
  public:
@@ -33,12 +35,12 @@ class Tensor {
   std::byte* data() { return bytes_.data(); }
   const std::byte* data() const { return bytes_.data(); }
   std::byte* at(std::size_t i) { return bytes_.data() + i * size_of(type_); }
-  const std::pmr::vector<std::byte>& bytes() const { return bytes_; }
+  const Bytes& bytes() const { return bytes_; }
   void fill(std::byte with) { bytes_.assign(bytes_.size(), with); }
 
  private:
   DType type_ = DType::f32;
-  std::pmr::vector<std::byte> bytes_;
+  Bytes bytes_;
 };
 
 // Rather than a comparison whose failure prints all bytes.
