@@ -287,11 +287,11 @@ template <typename T, typename Format, int kTiles, bool kStaged>
 void launch_few_rows(const FewRowsArgs& args, const CudaLaunch& on) {
   constexpr bool kNative = std::is_same_v<Format, NativeWeights<T>>;
   if (args.groups > 2 * on.processors)
-    launch_few_rows<T, Format, kTiles, kStaged, 8, 2, 3>(args, on);
+    launch_few_rows<T, Format, kTiles, kStaged, 8, 2, Format::kHasGroups ? 2 : 3>(args, on);
   else if constexpr (kNative)
     launch_few_rows<T, Format, kTiles, kStaged, 16, kTiles == 1 ? 4 : 3, 1>(args, on);
   else
-    launch_few_rows<T, Format, kTiles, kStaged, 16, 1, 2>(args, on);
+    launch_few_rows<T, Format, kTiles, kStaged, 16, 1, kTiles == 1 ? 2 : 1>(args, on);
 }
 
 template <typename T, typename Format>
