@@ -65,7 +65,7 @@ class Decoder::Impl {
                       "tokens to be fed"),
         stop_uploads_(ops_, 1, kMaxStopIds * sizeof(std::int32_t), "the stop ids") {
     upload_rope();
-    ops_.prepare(shapes());
+    ops_.prepare(shapes(weights));
   }
 
   ~Impl() {
@@ -90,7 +90,7 @@ class Decoder::Impl {
   using Prompts = std::span<const std::span<const std::int32_t>>;
 
   void upload_rope();
-  KernelShapes shapes() const;
+  KernelShapes shapes(const WeightStore& weights) const;
   void check_token(std::int32_t token) const;
   void check(std::span<const std::uint32_t> sequences, Prompts prompts) const;
   void prefill_group(ILayerProvider& provider, std::span<const std::uint32_t> sequences,
@@ -139,16 +139,20 @@ void Decoder::Impl::upload_rope() {
   ops_.device().sync(ops_.device().record(ops_.stream()));
 }
 
-KernelShapes Decoder::Impl::shapes() const {
+KernelShapes Decoder::Impl::shapes(const WeightStore& weights) const {
   const auto size = [](std::int32_t n) { return static_cast<std::uint32_t>(n); };
   const std::uint32_t hidden = size(config_.hidden), inter = size(config_.intermediate);
   const std::uint32_t q = size(config_.q_size()), kv = size(config_.kv_size());
+  const bool quantised = std::ranges::any_of(weights.view().units, [&](const UnitInfo& unit) {
+    return weights.stores(unit.id, Encoding::int8) || weights.stores(unit.id, Encoding::int4);
+  });
   return {.type = type_,
           .matrices = {{q + 2 * kv, hidden}, {hidden, q}, {2 * inter, hidden}, {hidden, inter}},
           .heads = size(config_.heads),
           .kv_heads = size(config_.kv_heads),
           .head_dim = size(config_.head_dim),
           .vocab = size(config_.vocab),
+          .quantised = quantised,
           .rows = std::max(std::min(limits_.prefill_chunk, limits_.context), limits_.sequences),
           .sequences = limits_.sequences,
           .context = limits_.context};

@@ -1,6 +1,7 @@
 // Dequantising on a GPU.
 #pragma once
-#include "core/weights/dequantise.hpp"
+#include "core/device/op.hpp"
+#include "core/weights/dequantise_args.hpp"
 
 namespace sluice {
 

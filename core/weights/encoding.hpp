@@ -36,6 +36,12 @@ static_assert(sizeof(GroupScale) == 4);
 // and mask as a pair of 16-bit numbers.
 inline constexpr std::array<std::uint32_t, 8> kNibbleOrder{0, 2, 4, 6, 1, 3, 5, 7};
 
+// The code of weight i of a word's eight.
+constexpr std::uint32_t code_in_word(std::uint32_t word, std::uint32_t i) {
+  const std::uint32_t nibble = i % 2 * 4 + i / 2;  // the inverse of kNibbleOrder
+  return word >> 4 * nibble & 15u;
+}
+
 // Each row's codes begin at a multiple of this; what a row lacks to it is zeros.
 inline constexpr std::uint64_t kRowAlignment = 16;
 

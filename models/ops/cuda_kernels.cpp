@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "core/device/cuda_error.hpp"
+#include "core/weights/cuda_dequantise.hpp"
+#include "core/weights/encoding.hpp"
 #include "models/ops/cuda_first_run.hpp"
 #include "models/ops/cuda_launchers.hpp"
 #include "models/ops/cuda_matmul.hpp"
@@ -14,6 +16,10 @@ namespace {
 
 // Programmatic dependent launch came with this architecture.
 constexpr int kOverlapMajor = 9;
+
+// Of dequantised weights at a time, for products of many rows, and what a slice's rows are a multiple of.
+constexpr std::uint64_t kDequantisedBytes = 32ull << 20;
+constexpr std::uint32_t kSliceRows = 64;
 
 int attribute(cudaDeviceAttr which) {
   int ordinal = 0, value = 0;
@@ -69,7 +75,8 @@ class CudaKernels final : public IKernels {
         partials_(device, "the attention workspace"),
         attention_arrived_(device, "the attention workspace"),
         best_(device, "the sampling workspace"),
-        sample_arrived_(device, "the sampling workspace") {}
+        sample_arrived_(device, "the sampling workspace"),
+        dequantised_(device, "the workspace for dequantised weights") {}
 
   void embed(const EmbedArgs& args, NativeStream stream) const override {
     cuda_embed(args, on(stream));
@@ -79,7 +86,10 @@ class CudaKernels final : public IKernels {
   }
   void linear(const LinearArgs& args, NativeStream stream) const override {
     if (!is_long(args)) return cuda_linear_few(args, on(stream));
-    matmul_(args, static_cast<cudaStream_t>(stream));
+    if (args.encoding == Encoding::native)
+      matmul_(args, args.n, on(stream).stream);
+    else
+      multiply_dequantised(args, on(stream).stream);
     if (args.residual) cuda_add_residual(args, on(stream));
   }
   void rope_store(const RopeStoreArgs& args, NativeStream stream) const override {
@@ -134,6 +144,8 @@ class CudaKernels final : public IKernels {
     attention.rows.count = std::min(kFewRows, tiled ? shapes.sequences : shapes.rows);
     attention_space(attention, stream);
     sample_space(shapes.sequences, shapes.vocab, stream);
+    if (shapes.quantised && shapes.type != DType::f32)
+      dequantised_.of<std::byte>(kDequantisedBytes, stream);
     if (shapes.type != DType::f32 && shapes.rows > kFewRows)
       for (const auto& [n, k] : shapes.matrices)
         if (n % 8 == 0 && k % 8 == 0) matmul_.prepare(shapes.type, n, k, shapes.rows, stream);
@@ -148,6 +160,37 @@ class CudaKernels final : public IKernels {
   static bool is_long(const LinearArgs& args) {
     return args.rows > kFewRows && args.type != DType::f32 && args.type == args.weight_type &&
            args.k % 8 == 0 && args.n % 8 == 0 && (!args.bias || args.bias_type == args.type);
+  }
+
+  // Rows of weights at a time, so that the workspace is the same for every matrix. A slice's rows are
+  // a function of the matrix, as its algorithm is.
+  void multiply_dequantised(const LinearArgs& args, cudaStream_t stream) const {
+    auto* const slice = dequantised_.of<std::byte>(kDequantisedBytes, stream);
+    const std::uint64_t row_bytes = std::uint64_t{args.k} * size_of(args.type);
+    const auto most = static_cast<std::uint32_t>(std::max<std::uint64_t>(
+        kSliceRows, kDequantisedBytes / row_bytes / kSliceRows * kSliceRows));
+    if (most * row_bytes > kDequantisedBytes)
+      throw Error("{} rows of {} weights do not fit into the workspace of {} bytes", most, args.k,
+                  kDequantisedBytes);
+    for (std::uint32_t row = 0; row < args.n; row += most) {
+      LinearArgs part = args;
+      part.n = std::min(most, args.n - row);
+      DequantiseArgs weights;
+      weights.count = 1;
+      weights.parts[0] = {.encoding = args.encoding,
+                          .type = args.type,
+                          .from = args.weight + row * code_row_bytes(args.encoding, args.k),
+                          .scales = args.scales + row * scale_row_bytes(args.encoding, args.k),
+                          .to = slice,
+                          .rows = part.n,
+                          .k = args.k};
+      cuda_dequantise(weights, stream);
+      part.encoding = Encoding::native;
+      part.weight = slice;
+      part.out = static_cast<std::byte*>(args.out) + row * size_of(args.type);
+      if (args.bias) part.bias = args.bias + row * size_of(args.bias_type);
+      matmul_(part, args.n, stream);
+    }
   }
 
   CudaAttentionSpace attention_space(const AttentionArgs& args, cudaStream_t stream) const {
@@ -185,7 +228,7 @@ class CudaKernels final : public IKernels {
   bool overlap_;
   std::uint32_t processors_;
   mutable CudaMatmul matmul_;
-  mutable Space partials_, attention_arrived_, best_, sample_arrived_;
+  mutable Space partials_, attention_arrived_, best_, sample_arrived_, dequantised_;
 };
 
 }  // namespace

@@ -25,6 +25,8 @@ void cuda_decode_rows(const DecodeRowsArgs& args, const CudaLaunch& launch);
 
 // y = x W^T for at most kFewRows rows, or for any number of them in f32.
 void cuda_linear_few(const LinearArgs& args, const CudaLaunch& launch);
+// The same without tensor cores, whatever the types, the encoding and the shape.
+void cuda_linear_any(const LinearArgs& args, const CudaLaunch& launch);
 // args.residual += args.out, rounded; n is a multiple of 8.
 void cuda_add_residual(const LinearArgs& args, const CudaLaunch& launch);
 // Whether a norm before this product, with SiLU after it or not, can be done by one kernel.

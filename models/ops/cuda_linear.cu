@@ -2,16 +2,18 @@
 #include <type_traits>
 
 #include "models/ops/cuda_common.cuh"
+#include "models/ops/cuda_finish.cuh"
 #include "models/ops/cuda_launchers.hpp"
 #include "models/ops/cuda_mma.cuh"
 #include "models/ops/cuda_norm.cuh"
+#include "models/ops/cuda_weight_formats.cuh"
 
 namespace sluice {
 namespace {
 
 constexpr int kGroupRows = 16;     // of the weight matrix: the m of the mma instruction
 constexpr int kTokensPerTile = 8;  // its n
-constexpr int kStep = 64;          // weights of one row that a warp reads at a time
+constexpr int kPieces = 2;         // of 16 bytes that a lane reads of a row at a time
 
 // Rows of activations that a block brings into shared memory, and normalises, at most: with more,
 // measured on an H200, it is done later than if it reads them where they are.
@@ -30,34 +32,6 @@ struct FewRowsArgs {
   std::uint32_t groups = 0;   // of 16 rows of weights
 };
 
-// Weights are read once: they should not push activations out of the first-level cache.
-__device__ inline uint4 load_weights(const void* address) {
-  uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(address));
-  return v;
-}
-
-__device__ inline float with_bias(const LinearArgs& args, std::uint32_t n, float sum) {
-  return args.bias ? sum + value_at(args.bias, args.bias_type, n) : sum;
-}
-
-// One element of y, its sum in f32, to where it belongs. `before`: the residual's, if there is one.
-template <typename T>
-__device__ inline void finish(const LinearArgs& args, std::size_t at, std::uint32_t n, float sum,
-                              float before) {
-  sum = with_bias(args, n, sum);
-  if (args.residual)
-    static_cast<T*>(args.residual)[at] = from_float<T>(before + rounded<T>(sum));
-  else
-    static_cast<T*>(args.out)[at] = from_float<T>(sum);
-}
-template <typename T>
-__device__ inline float residual_at(const LinearArgs& args, std::size_t at) {
-  return args.residual ? to_float(static_cast<const T*>(args.residual)[at]) : 0.0f;
-}
-
 // Row `i` of a group of 16, or -1: for a gated product 8 rows of the gate and the 8 of up that belong
 // to them.
 __device__ inline int row_of_group(const FewRowsArgs& args, std::uint32_t group, int i) {
@@ -71,24 +45,23 @@ __device__ inline int row_of_group(const FewRowsArgs& args, std::uint32_t group,
 }
 
 // The two rows of a group that a lane reads: fragment rows g and g + 8.
-template <typename T>
+template <typename Format>
 struct GroupRows {
-  const T* upper = nullptr;
-  const T* lower = nullptr;
+  typename Format::Row upper, lower;
   bool has_upper = false, has_lower = false;
 
   __device__ GroupRows(const FewRowsArgs& args, std::uint32_t group, int g) {
     const int up = row_of_group(args, group, g), low = row_of_group(args, group, g + 8);
     has_upper = up >= 0;
     has_lower = low >= 0;
-    const T* weights = reinterpret_cast<const T*>(args.linear.weight);
-    upper = weights + std::size_t(has_upper ? up : 0) * args.linear.k;
-    lower = weights + std::size_t(has_lower ? low : 0) * args.linear.k;
+    upper = Format::row(args.linear, has_upper ? up : 0);
+    lower = Format::row(args.linear, has_lower ? low : 0);
   }
 };
 
+template <typename Format>
 struct WeightPieces {
-  uint4 upper[2], lower[2];  // two pieces of 8 weights each
+  typename Format::Piece upper[kPieces], lower[kPieces];
 };
 
 // Brings the activations into shared memory, [rows][k + kRowGap], normalised where asked for, with
@@ -131,12 +104,15 @@ __device__ void stage_rows(const FewRowsArgs& args, T* staged, const float* norm
 // the start, while the kernel before still runs. Tokens are padded to tiles of 8 and the warps'
 // shares of k are summed in ascending order, so a token's result is the same alone and among others.
 //
-// The order of k within 32 is permuted alike on both sides of the product, so that each thread reads
-// 16 contiguous bytes of a row: elements 8q..8q+7 serve as the fragments of two instructions.
-template <typename T, int kTiles, bool kStaged, int kWarps, int kUnroll, int kBlocks>
+// The order of k is permuted alike on both sides of the product, so that each thread reads 16
+// contiguous bytes of a row: lane q of four has piece q, whose weights serve as the fragments of
+// several instructions, four to each.
+template <typename T, typename Format, int kTiles, bool kStaged, int kWarps, int kUnroll,
+          int kBlocks>
 __global__ void __launch_bounds__(kWarps* kWarp, kBlocks) few_rows_kernel(const FewRowsArgs args) {
   constexpr int kThreads = kWarps * kWarp;
-  constexpr int kStride = kWarps * kStep;
+  constexpr int kSpan = 4 * Format::kPieceWeights;  // of one row that four lanes read at a time
+  constexpr int kStride = kWarps * kPieces * kSpan;
   constexpr int kRound = kUnroll * kStride;  // weights of one row that a block has under way
   static_assert(kThreads >= kNormThreads && kThreads >= kGroupRows * int(kFewRows));
   __shared__ float partial[2][kWarps][kGroupRows][kTokensPerTile * kTiles];
@@ -146,21 +122,20 @@ __global__ void __launch_bounds__(kWarps* kWarp, kBlocks) few_rows_kernel(const 
   const int g = lane / 4, q = lane % 4;
   const auto k = static_cast<int>(linear.k);
   const int rounds = (k + kRound - 1) / kRound;
-  const int first = warp * kStep + q * 8;
+  const int first = warp * kPieces * kSpan + q * Format::kPieceWeights;
 
-  const auto load = [&](const GroupRows<T>& rows, int base) {
-    WeightPieces w;
+  const auto load = [&](const GroupRows<Format>& rows, int base) {
+    WeightPieces<Format> w;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int at = base + half * 32;
-      const uint4 zero = make_uint4(0, 0, 0, 0);
-      w.upper[half] = rows.has_upper && at < k ? load_weights(rows.upper + at) : zero;
-      w.lower[half] = rows.has_lower && at < k ? load_weights(rows.lower + at) : zero;
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const int at = base + piece * kSpan;
+      if (rows.has_upper && at < k) w.upper[piece] = Format::load(rows.upper, at);
+      if (rows.has_lower && at < k) w.lower[piece] = Format::load(rows.lower, at);
     }
     return w;
   };
-  WeightPieces ahead[kUnroll];
-  GroupRows<T> rows(args, blockIdx.x, g);
+  WeightPieces<Format> ahead[kUnroll];
+  GroupRows<Format> rows(args, blockIdx.x, g);
 #pragma unroll
   for (int i = 0; i < kUnroll; ++i) ahead[i] = load(rows, first + i * kStride);
 
@@ -186,20 +161,33 @@ __global__ void __launch_bounds__(kWarps* kWarp, kBlocks) few_rows_kernel(const 
   const std::uint32_t x_width = kStaged ? linear.k + kRowGap : linear.k;
 
   float sums[kTiles][4] = {};
-  const auto multiply = [&](const WeightPieces& w, int base) {
+  const auto multiply = [&](const WeightPieces<Format>& w, int base) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int at = base + half * 32;
-      const uint32_t a0[4] = {w.upper[half].x, w.lower[half].x, w.upper[half].y, w.lower[half].y};
-      const uint32_t a1[4] = {w.upper[half].z, w.lower[half].z, w.upper[half].w, w.lower[half].w};
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const int at = base + piece * kSpan;
+      float of_group[kTiles][4] = {};
+      uint4 b[kTiles] = {};
+      Format::for_fragments(w.upper[piece], w.lower[piece], [&](int i, const FragmentA& a) {
 #pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
-        const std::uint32_t token = tile * kTokensPerTile + g;
-        uint4 b = make_uint4(0, 0, 0, 0);
-        if (token < linear.rows && at < k)
-          b = *reinterpret_cast<const uint4*>(x + std::size_t{token} * x_width + at);
-        mma(sums[tile], a0, {b.x, b.y}, T{});
-        mma(sums[tile], a1, {b.z, b.w}, T{});
+        for (int tile = 0; tile < kTiles; ++tile) {
+          const std::uint32_t token = tile * kTokensPerTile + g;
+          if (i % 2 == 0)
+            b[tile] =
+                token < linear.rows && at < k
+                    ? *reinterpret_cast<const uint4*>(x + std::size_t{token} * x_width + at + 4 * i)
+                    : make_uint4(0, 0, 0, 0);
+          uint32_t four[2] = {word_of(b[tile], i % 2 * 2), word_of(b[tile], i % 2 * 2 + 1)};
+          Format::order(four);
+          mma(Format::kHasGroups ? of_group[tile] : sums[tile], a, four, T{});
+        }
+      });
+      if constexpr (Format::kHasGroups) {
+        const float upper = Format::scale(w.upper[piece]), lower = Format::scale(w.lower[piece]);
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile)
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            sums[tile][i] = fmaf(i < 2 ? upper : lower, of_group[tile][i], sums[tile][i]);
       }
     }
   };
@@ -220,7 +208,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, kBlocks) few_rows_kernel(const 
       int next = base + kRound;
       if (round + 1 == rounds) {
         next = group + gridDim.x < args.groups ? first : k;
-        rows = GroupRows<T>(args, group + gridDim.x, g);
+        rows = GroupRows<Format>(args, group + gridDim.x, g);
       }
 #pragma unroll
       for (int i = 0; i < kUnroll; ++i) {
@@ -244,57 +232,25 @@ __global__ void __launch_bounds__(kWarps* kWarp, kBlocks) few_rows_kernel(const 
       return sum;
     };
     if (finishes && args.gated_out) {
-      const float gate = rounded<T>(with_bias(linear, n, sum_of(mine)));
-      const float up = rounded<T>(with_bias(linear, width + n, sum_of(mine + 8)));
+      const auto y = [&](std::uint32_t row, int of_group) {
+        return rounded<T>(with_bias(linear, row, Format::scaled(linear, row, sum_of(of_group))));
+      };
+      const float gate = y(n, mine), up = y(width + n, mine + 8);
       static_cast<T*>(args.gated_out)[out_at] = from_float<T>(rounded<T>(silu(gate)) * up);
     } else if (finishes) {
-      finish<T>(linear, out_at, n, sum_of(mine), before);
+      finish<T>(linear, out_at, n, Format::scaled(linear, n, sum_of(mine)), before);
     }
     side ^= 1;
   }
 }
 
-constexpr int kWarps = 8;
-constexpr int kThreads = kWarps * kWarp;
-
-// A warp per output: for activations in f32, and for inner dimensions that are no multiple of 8.
-template <typename T, typename W>
-__global__ void __launch_bounds__(kThreads) any_rows_kernel(const LinearArgs args) {
-  wait_for_previous();
-  const std::uint32_t n = blockIdx.x * kWarps + threadIdx.x / kWarp;
-  const std::uint32_t row = blockIdx.y;
-  if (n >= args.n) return;
-  const W* weights = reinterpret_cast<const W*>(args.weight) + std::size_t{n} * args.k;
-  const T* x = static_cast<const T*>(args.x) + std::size_t{row} * args.k;
-  float sum = 0;
-  for (std::uint32_t i = threadIdx.x % kWarp; i < args.k; i += kWarp)
-    sum = fmaf(to_float(x[i]), to_float(weights[i]), sum);
-  sum = warp_sum(sum);
-  const std::size_t at = std::size_t{row} * args.n + n;
-  if (threadIdx.x % kWarp == 0) finish<T>(args, at, n, sum, residual_at<T>(args, at));
+std::uint32_t piece_weights(Encoding encoding) {
+  return encoding == Encoding::native ? 8 : encoding == Encoding::int8 ? 16 : 32;
 }
-
-// Eight outputs a thread; n is a multiple of 8.
-template <typename T>
-__global__ void __launch_bounds__(kThreads) residual_kernel(const LinearArgs args) {
-  wait_for_previous();
-  let_next_begin();
-  const std::uint32_t n = (blockIdx.x * kThreads + threadIdx.x) * 8;
-  if (n >= args.n) return;
-  const std::size_t row = std::size_t{blockIdx.y} * args.n;
-  T* const residual = static_cast<T*>(args.residual) + row;
-  const Eight<T> before = load_eight(residual, n, args.n);
-  Eight<T> y = load_eight(static_cast<const T*>(args.out) + row, n, args.n);
-#pragma unroll
-  for (int e = 0; e < 8; ++e) y.v[e] = from_float<T>(to_float(before.v[e]) + to_float(y.v[e]));
-  store_eight(residual, n, args.n, y);
-}
-
-std::uint32_t divided_up(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
 
 bool on_tensor_cores(const LinearArgs& args) {
-  return args.type != DType::f32 && args.type == args.weight_type && args.k % 8 == 0 &&
-         args.rows <= kFewRows;
+  return args.type != DType::f32 && args.type == args.weight_type &&
+         args.k % piece_weights(args.encoding) == 0 && args.rows <= kFewRows;
 }
 
 // Shared memory of a block that stages its activations; every architecture in use has as much.
@@ -309,9 +265,10 @@ bool can_stage(const LinearArgs& args, bool norm) {
   return args.rows <= kStagedRows && staged_bytes(args, norm) <= kMostStaged;
 }
 
-template <typename T, int kTiles, bool kStaged, int kWarps, int kUnroll, int kBlocks>
+template <typename T, typename Format, int kTiles, bool kStaged, int kWarps, int kUnroll,
+          int kBlocks>
 void launch_few_rows(const FewRowsArgs& args, const CudaLaunch& on) {
-  const auto kernel = few_rows_kernel<T, kTiles, kStaged, kWarps, kUnroll, kBlocks>;
+  const auto kernel = few_rows_kernel<T, Format, kTiles, kStaged, kWarps, kUnroll, kBlocks>;
   if constexpr (kStaged) {
     static const cudaError_t allowed = cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostStaged));
@@ -324,13 +281,27 @@ void launch_few_rows(const FewRowsArgs& args, const CudaLaunch& on) {
 
 // About 96 KiB of weights under way on a multiprocessor serve best (measured on an H200). A matrix of
 // so few rows that there are at most two groups for each has 16 warps on a group. The choice changes
-// the order of sums, so it depends on the matrix alone.
-template <typename T, int kTiles, bool kStaged>
+// the order of sums, so it depends on the matrix alone. A row of codes is so much shorter that there
+// fewer pieces of it are under way in a warp, and more blocks.
+template <typename T, typename Format, int kTiles, bool kStaged>
 void launch_few_rows(const FewRowsArgs& args, const CudaLaunch& on) {
+  constexpr bool kNative = std::is_same_v<Format, NativeWeights<T>>;
   if (args.groups > 2 * on.processors)
-    launch_few_rows<T, kTiles, kStaged, 8, 2, 3>(args, on);
+    launch_few_rows<T, Format, kTiles, kStaged, 8, 2, Format::kHasGroups ? 2 : 3>(args, on);
+  else if constexpr (kNative)
+    launch_few_rows<T, Format, kTiles, kStaged, 16, kTiles == 1 ? 4 : 3, 1>(args, on);
   else
-    launch_few_rows<T, kTiles, kStaged, 16, kTiles == 1 ? 4 : 3, 1>(args, on);
+    launch_few_rows<T, Format, kTiles, kStaged, 16, 1, kTiles == 1 ? 2 : 1>(args, on);
+}
+
+template <typename T, typename Format>
+void launch_few_rows(const FewRowsArgs& args, const CudaLaunch& on) {
+  if (can_stage(args.linear, args.norm_weight))
+    launch_few_rows<T, Format, 1, true>(args, on);
+  else if (args.linear.rows <= kTokensPerTile)
+    launch_few_rows<T, Format, 1, false>(args, on);
+  else
+    launch_few_rows<T, Format, 2, false>(args, on);
 }
 
 void launch_few_rows(FewRowsArgs args, const CudaLaunch& on) {
@@ -339,12 +310,11 @@ void launch_few_rows(FewRowsArgs args, const CudaLaunch& on) {
   with_type(args.linear.type, [&](auto t) {
     using T = decltype(t);
     if constexpr (!std::is_same_v<T, float>) {
-      if (can_stage(args.linear, args.norm_weight))
-        launch_few_rows<T, 1, true>(args, on);
-      else if (args.linear.rows <= kTokensPerTile)
-        launch_few_rows<T, 1, false>(args, on);
-      else
-        launch_few_rows<T, 2, false>(args, on);
+      switch (args.linear.encoding) {
+        case Encoding::native: return launch_few_rows<T, NativeWeights<T>>(args, on);
+        case Encoding::int8: return launch_few_rows<T, Int8Weights<T>>(args, on);
+        case Encoding::int4: return launch_few_rows<T, Int4Weights<T>>(args, on);
+      }
     }
   });
 }
@@ -360,13 +330,7 @@ FewRowsArgs with_norm(const RmsNormArgs& norm, const LinearArgs& linear) {
 
 void cuda_linear_few(const LinearArgs& args, const CudaLaunch& on) {
   if (on_tensor_cores(args)) return launch_few_rows({.linear = args}, on);
-  with_type(args.type, [&](auto t) {
-    with_type(args.weight_type, [&](auto w) {
-      const dim3 grid(divided_up(args.n, kWarps), args.rows);
-      launch(any_rows_kernel<decltype(t), decltype(w)>, grid, kThreads, 0, on.stream, on.overlap,
-             args);
-    });
-  });
+  cuda_linear_any(args, on);
 }
 
 bool cuda_can_norm_linear(const LinearArgs& args) {
@@ -381,13 +345,6 @@ void cuda_gated(const GatedArgs& args, const CudaLaunch& on) {
   FewRowsArgs few = with_norm(args.norm, args.gate_up);
   few.gated_out = args.silu.out;
   launch_few_rows(few, on);
-}
-
-void cuda_add_residual(const LinearArgs& args, const CudaLaunch& on) {
-  with_type(args.type, [&](auto t) {
-    const dim3 grid(divided_up(args.n, kThreads * 8), args.rows);
-    launch(residual_kernel<decltype(t)>, grid, kThreads, 0, on.stream, on.overlap, args);
-  });
 }
 
 }  // namespace sluice

@@ -24,8 +24,10 @@ std::uint32_t padded(std::uint32_t rows) {
 
 class Layout {
  public:
-  Layout(cudaDataType_t type, std::uint64_t rows, std::uint64_t cols) {
-    check(cublasLtMatrixLayoutCreate(&layout_, type, rows, cols, static_cast<std::int64_t>(rows)),
+  Layout(cudaDataType_t type, std::uint64_t rows, std::uint64_t cols)
+      : Layout(type, rows, cols, rows) {}
+  Layout(cudaDataType_t type, std::uint64_t rows, std::uint64_t cols, std::uint64_t stride) {
+    check(cublasLtMatrixLayoutCreate(&layout_, type, rows, cols, static_cast<std::int64_t>(stride)),
           "cublasLtMatrixLayoutCreate");
   }
   ~Layout() { cublasLtMatrixLayoutDestroy(layout_); }
@@ -99,10 +101,11 @@ CudaMatmul::Plan& CudaMatmul::plan_for(DType dtype, bool biased, std::uint32_t n
   return *plan;
 }
 
-void CudaMatmul::multiply(const Plan& plan, const LinearArgs& args, cudaStream_t stream) {
+void CudaMatmul::multiply(const Plan& plan, const LinearArgs& args, std::uint32_t out_stride,
+                          cudaStream_t stream) {
   // cuBLASLt counts columns first: a row-major [rows, k] is its [k, rows].
   const Layout a(plan.type, args.k, args.n), b(plan.type, args.k, args.rows),
-      c(plan.type, args.n, args.rows);
+      c(plan.type, args.n, args.rows, out_stride);
   if (args.bias)
     check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                          &args.bias, sizeof args.bias),
@@ -113,8 +116,9 @@ void CudaMatmul::multiply(const Plan& plan, const LinearArgs& args, cudaStream_t
         "cublasLtMatmul");
 }
 
-void CudaMatmul::operator()(const LinearArgs& args, cudaStream_t stream) {
-  multiply(plan_for(args.type, args.bias != nullptr, args.n, args.k, args.rows), args, stream);
+void CudaMatmul::operator()(const LinearArgs& args, std::uint32_t out_stride, cudaStream_t stream) {
+  multiply(plan_for(args.type, args.bias != nullptr, args.n, args.k, args.rows), args, out_stride,
+           stream);
 }
 
 // A kernel is loaded when it first runs; a corner of the product does for that.
@@ -136,7 +140,7 @@ void CudaMatmul::prepare(DType type, std::uint32_t n, std::uint32_t k, std::uint
               .rows = size,
               .n = corner_n,
               .k = corner_k},
-             stream);
+             corner_n, stream);
   };
   for (const std::uint32_t size : kPaddedRows)
     if (size < padded(rows)) run(size);

@@ -20,8 +20,9 @@ class CudaMatmul {
   CudaMatmul& operator=(const CudaMatmul&) = delete;
 
   // args.out [rows, n] = x W^T + bias, rounded once to the activation type; weights, bias and
-  // activations of one type, bf16 or f16. The residual is left to the caller.
-  void operator()(const LinearArgs& args, cudaStream_t stream);
+  // activations of one type, bf16 or f16. Rows of `out` lie `out_stride` elements apart. The residual
+  // is left to the caller.
+  void operator()(const LinearArgs& args, std::uint32_t out_stride, cudaStream_t stream);
 
   // Chooses the algorithms for products of up to `rows` rows and loads their kernels.
   void prepare(DType type, std::uint32_t n, std::uint32_t k, std::uint32_t rows,
@@ -31,7 +32,8 @@ class CudaMatmul {
   struct Plan;
   Plan& plan_for(DType type, bool biased, std::uint32_t n, std::uint32_t k, std::uint32_t rows);
 
-  void multiply(const Plan& plan, const LinearArgs& args, cudaStream_t stream);
+  void multiply(const Plan& plan, const LinearArgs& args, std::uint32_t out_stride,
+                cudaStream_t stream);
 
   IDevice& device_;
   cublasLtHandle_t handle_ = nullptr;

@@ -1,0 +1,209 @@
+// Weights as the matrix-vector kernels read them: 16 bytes of a row at a time, turned into fragments
+// of tensor core products. A format says how many weights a piece of 16 bytes is, how it becomes
+// fragments of A, and in which order the activations have to stand beside it.
+//
+// Codes become floating-point numbers without a conversion instruction: written into the mantissa of a
+// number whose last place is 1 (128 in bf16, 1024 in f16), from which that number is taken away again.
+// Both steps are exact.
+#pragma once
+#include <type_traits>
+
+#include "core/weights/encoding.hpp"
+#include "models/ops/cuda_common.cuh"
+#include "models/ops/kernel_args.hpp"
+
+namespace sluice {
+
+// Weights are read once: they should not push activations out of the first-level cache.
+__device__ inline uint4 load_weights(const void* address) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(address));
+  return v;
+}
+
+__device__ inline uint32_t word_of(const uint4& v, int i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+// Two numbers of T in a register, the lower one first in memory.
+__device__ inline uint32_t minus(uint32_t a, uint32_t b, __nv_bfloat16) {
+  const __nv_bfloat162 d = __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&a),
+                                   *reinterpret_cast<const __nv_bfloat162*>(&b));
+  return *reinterpret_cast<const uint32_t*>(&d);
+}
+__device__ inline uint32_t minus(uint32_t a, uint32_t b, __half) {
+  const __half2 d =
+      __hsub2(*reinterpret_cast<const __half2*>(&a), *reinterpret_cast<const __half2*>(&b));
+  return *reinterpret_cast<const uint32_t*>(&d);
+}
+
+// What a lane gives to one product: of each of two rows of weights, two pairs of neighbours in k, as
+// {upper first, lower first, upper second, lower second}.
+using FragmentA = uint32_t[4];
+
+// As stored: four neighbours of a row to a fragment.
+template <typename T>
+struct NativeWeights {
+  static constexpr int kPieceWeights = 8;
+  static constexpr bool kHasGroups = false;  // scales within a row
+
+  struct Row {
+    const T* weights = nullptr;
+  };
+  struct Piece {
+    uint4 bits = {};
+  };
+
+  __device__ static Row row(const LinearArgs& args, std::size_t n) {
+    return {reinterpret_cast<const T*>(args.weight) + n * args.k};
+  }
+  __device__ static Piece load(const Row& row, int at) { return {load_weights(row.weights + at)}; }
+  // Calls f(i, fragment) for each four of the piece's weights.
+  template <typename F>
+  __device__ static void for_fragments(const Piece& upper, const Piece& lower, const F& f) {
+#pragma unroll
+    for (int i = 0; i < kPieceWeights / 4; ++i)
+      f(i, FragmentA{word_of(upper.bits, 2 * i), word_of(lower.bits, 2 * i),
+                     word_of(upper.bits, 2 * i + 1), word_of(lower.bits, 2 * i + 1)});
+  }
+  // Puts the activations of four neighbours into the order of a fragment.
+  __device__ static void order(uint32_t (&)[2]) {}
+  // The sum of a whole row of products.
+  __device__ static float scaled(const LinearArgs&, std::uint32_t, float sum) { return sum; }
+};
+
+// Bytes 0 and 2 of a word are one pair, 1 and 3 the other.
+template <typename T>
+struct Int8Weights {
+  static constexpr int kPieceWeights = 16;
+  static constexpr bool kHasGroups = false;
+
+  struct Row {
+    const std::byte* codes = nullptr;
+  };
+  struct Piece {
+    uint4 bits = {};
+  };
+
+  __device__ static Row row(const LinearArgs& args, std::size_t n) {
+    return {args.weight + n * code_row_bytes(Encoding::int8, args.k)};
+  }
+  __device__ static Piece load(const Row& row, int at) { return {load_weights(row.codes + at)}; }
+  // The codes in the lower bytes of the halves of `word`.
+  __device__ static uint32_t pair(uint32_t word) {
+    if constexpr (std::is_same_v<T, __half>) {
+      // 1024 + 128 + code
+      return minus((word & 0x00ff00ffu) ^ 0x64806480u, 0x64806480u, T{});
+    } else {
+      // 128 + the lower seven bits, less 128, or 256 where the code is negative.
+      return minus((word & 0x007f007fu) | 0x43004300u, (word & 0x00800080u) | 0x43004300u, T{});
+    }
+  }
+  template <typename F>
+  __device__ static void for_fragments(const Piece& upper, const Piece& lower, const F& f) {
+#pragma unroll
+    for (int i = 0; i < kPieceWeights / 4; ++i) {
+      const uint32_t up = word_of(upper.bits, i), low = word_of(lower.bits, i);
+      f(i, FragmentA{pair(up), pair(low), pair(up >> 8), pair(low >> 8)});
+    }
+  }
+  __device__ static void order(uint32_t (&b)[2]) {
+    const uint32_t first = __byte_perm(b[0], b[1], 0x5410);
+    b[1] = __byte_perm(b[0], b[1], 0x7632);
+    b[0] = first;
+  }
+  __device__ static float scaled(const LinearArgs& args, std::uint32_t n, float sum) {
+    return sum * reinterpret_cast<const float*>(args.scales)[n];
+  }
+};
+
+// Nibbles lie in kNibbleOrder, so that neighbours are 16 bits apart. The four pieces that the lanes of
+// a row read at a time are one group.
+template <typename T>
+struct Int4Weights {
+  static constexpr int kPieceWeights = 32;
+  static constexpr bool kHasGroups = true;
+  static_assert(4 * kPieceWeights == kGroupWeights);
+
+  struct Row {
+    const std::byte* codes = nullptr;
+    const uint32_t* groups = nullptr;  // GroupScale
+  };
+  struct Piece {
+    uint4 bits = {};
+    uint32_t group = 0;
+  };
+
+  __device__ static Row row(const LinearArgs& args, std::size_t n) {
+    return {args.weight + n * code_row_bytes(Encoding::int4, args.k),
+            reinterpret_cast<const uint32_t*>(args.scales +
+                                              n * scale_row_bytes(Encoding::int4, args.k))};
+  }
+  __device__ static Piece load(const Row& row, int at) {
+    return {load_weights(row.codes + at / 2), __ldg(row.groups + at / int(kGroupWeights))};
+  }
+  __device__ static float scale(const Piece& piece) {
+    return __half2float(__ushort_as_half(static_cast<unsigned short>(piece.group)));
+  }
+  static constexpr uint32_t kBase = std::is_same_v<T, __half> ? 0x64006400u : 0x43004300u;
+  // 128 or 1024 and the zero point, twice.
+  __device__ static uint32_t zero(const Piece& piece) {
+    const float zero =
+        __half2float(__ushort_as_half(static_cast<unsigned short>(piece.group >> 16)));
+    const T based = from_float<T>(zero + (std::is_same_v<T, __half> ? 1024.0f : 128.0f));
+    const auto bits = static_cast<uint32_t>(*reinterpret_cast<const unsigned short*>(&based));
+    return bits << 16 | bits;
+  }
+  template <typename F>
+  __device__ static void for_fragments(const Piece& upper, const Piece& lower, const F& f) {
+    const uint32_t zero_up = zero(upper), zero_low = zero(lower);
+    const auto pair = [](uint32_t word, int shift, uint32_t less) {
+      return minus((word >> shift & 0x000f000fu) | kBase, less, T{});
+    };
+#pragma unroll
+    for (int i = 0; i < kPieceWeights / 4; ++i) {
+      const uint32_t up = word_of(upper.bits, i / 2), low = word_of(lower.bits, i / 2);
+      const int shift = i % 2 * 8;
+      f(i, FragmentA{pair(up, shift, zero_up), pair(low, shift, zero_low),
+                     pair(up, shift + 4, zero_up), pair(low, shift + 4, zero_low)});
+    }
+  }
+  __device__ static void order(uint32_t (&)[2]) {}
+  __device__ static float scaled(const LinearArgs&, std::uint32_t, float sum) { return sum; }
+};
+
+// One weight after the other, for shapes and types that the formats above do not take.
+template <typename W>
+struct PlainRow {
+  const W* weights = nullptr;
+  __device__ PlainRow(const LinearArgs& args, std::size_t n)
+      : weights(reinterpret_cast<const W*>(args.weight) + n * args.k) {}
+  __device__ float at(std::uint32_t i) const { return to_float(weights[i]); }
+};
+struct Int8Row {
+  const std::int8_t* codes = nullptr;
+  float scale = 0;
+  __device__ Int8Row(const LinearArgs& args, std::size_t n)
+      : codes(reinterpret_cast<const std::int8_t*>(args.weight) +
+              n * code_row_bytes(Encoding::int8, args.k)),
+        scale(reinterpret_cast<const float*>(args.scales)[n]) {}
+  __device__ float at(std::uint32_t i) const { return scale * float(codes[i]); }
+};
+struct Int4Row {
+  const uint32_t* words = nullptr;
+  const GroupScale* groups = nullptr;
+  __device__ Int4Row(const LinearArgs& args, std::size_t n)
+      : words(reinterpret_cast<const uint32_t*>(args.weight +
+                                                n * code_row_bytes(Encoding::int4, args.k))),
+        groups(reinterpret_cast<const GroupScale*>(args.scales +
+                                                   n * scale_row_bytes(Encoding::int4, args.k))) {}
+  __device__ float at(std::uint32_t i) const {
+    const GroupScale group = groups[i / kGroupWeights];
+    return __half2float(__ushort_as_half(group.scale)) *
+           (float(code_in_word(words[i / 8], i % 8)) - __half2float(__ushort_as_half(group.zero)));
+  }
+};
+
+}  // namespace sluice
