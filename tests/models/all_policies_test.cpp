@@ -13,7 +13,7 @@ namespace {
 TEST_CASE("every policy at every budget gives the resident run bit by bit", "[policies]") {
   PolicyRuns runs;
   for (const auto& path : dense_checkpoints()) {
-    ModelRig rig(path);
+    ModelRig rig(path, {}, make_test_device(), {}, Stored::all);
     compare_policies(rig, path, std::array{false, true}, runs);
   }
   std::printf("%zu runs, %.1f MB moved\n", runs.count, static_cast<double>(runs.moved_bytes) / 1e6);
@@ -29,7 +29,8 @@ TEST_CASE("over slow links every policy at every budget gives the resident run",
   for (const double gbps : {1.0, 4.0}) {
     PolicyRuns runs;
     for (const char* name : {"qwen3-tiny", "qwen3-tiny-tied-sharded"}) {
-      ModelRig rig(checkpoint(name), {}, make_cpu_device({.memory_limit = {}, .link_gbps = gbps}));
+      ModelRig rig(checkpoint(name), {}, make_cpu_device({.memory_limit = {}, .link_gbps = gbps}),
+                   {}, Stored::all);
       compare_policies(rig, checkpoint(name), std::array{true}, runs);
     }
   }

@@ -12,7 +12,7 @@ TEST_CASE("on the GPU every policy at every budget gives the resident run bit by
   for (const char* name : {"qwen3-tiny", "llama-tiny", "qwen2-f16-yarn", "qwen3-tiny-f32",
                            "qwen3-tiny-tied-sharded"}) {
     const auto path = checkpoint(name);
-    ModelRig rig(path);
+    ModelRig rig(path, {}, make_test_device(), {}, Stored::all);
     compare_policies(rig, path, std::array{false, true}, runs);
   }
   CHECK(runs.moved_bytes > 0);

@@ -12,7 +12,7 @@ namespace {
 TEST_CASE("policies of a small model give the resident run", "[policies]") {
   PolicyRuns runs;
   const auto path = checkpoint("qwen3-tiny-f32");
-  ModelRig rig(path);
+  ModelRig rig(path, {}, make_test_device(), {}, Stored::all);
   compare_policies(rig, path, std::array{false, true}, runs);
   CHECK(runs.moved_bytes > 0);
 }

@@ -21,6 +21,12 @@ const std::vector<std::size_t> kPromptLengths{3, 65, 17};
 
 constexpr PolicyCase kPolicies[] = {
     {"naive_sync", 0}, {"prefetch", 0}, {"ring_prefetch", 1}, {"ring_prefetch", 2}};
+constexpr PolicyCase kQuantised[] = {
+    {"int8_prefetch", 1, Encoding::int8, "int8", "bf16"},
+    {"int8_prefetch", 2, Encoding::int8, "bf16", "int8"},
+    {"int4_prefetch", 1, Encoding::int4, "int4", "int4"},
+    {"int4_prefetch", 1, Encoding::int4, "bf16", "bf16"},
+};
 
 }  // namespace
 
@@ -29,6 +35,8 @@ std::span<const PolicyCase> policy_cases() { return kPolicies; }
 PolicyPtr policy_of(const PolicyCase& one) {
   ParamValues values;
   if (one.depth) values["depth"] = std::to_string(one.depth);
+  if (one.resident) values["resident"] = one.resident;
+  if (one.head) values["head"] = one.head;
   return make_policy(load_plugin(policy_directory() / (std::string(one.name) + ".so")), values);
 }
 
@@ -43,16 +51,33 @@ std::vector<GenerationRequest> requests_for(std::int32_t vocab) {
 
 namespace {
 
+// [rows, k] of a unit; of what is no matrix: k values.
+struct Part {
+  std::uint64_t rows = 0, k = 0;
+};
+
 // Of one unit: its tensors in slab order, those that are read as one counted together. Each starts
-// at a multiple of 16 bytes.
-std::uint64_t slab_bytes(const std::vector<std::uint64_t>& values, std::uint64_t element) {
+// at a multiple of 16 bytes; a matrix in int8 is k bytes a row, padded to 16, and 4 of scale behind
+// all rows; in int4 half a byte a weight and 4 bytes a group of 128.
+std::uint64_t slab_bytes(const std::vector<Part>& parts, std::uint64_t element, Encoding encoding) {
   std::uint64_t bytes = 0;
-  for (const std::uint64_t n : values) bytes = (bytes + 15) / 16 * 16 + n * element;
+  const auto round_up = [](std::uint64_t n) { return (n + 15) / 16 * 16; };
+  for (const auto& [rows, k] : parts) {
+    bytes = round_up(bytes);
+    if (encoding == Encoding::native || rows == 0) {
+      bytes += std::max<std::uint64_t>(rows, 1) * k * element;
+      continue;
+    }
+    const bool is_int8 = encoding == Encoding::int8;
+    bytes += rows * round_up(is_int8 ? k : (k + 1) / 2);
+    bytes = round_up(bytes) + rows * 4 * (is_int8 ? 1 : (k + 127) / 128);
+  }
   return bytes;
 }
 
 // Bytes of one layer's attention and MLP, from config.json's figures alone.
-std::uint64_t layer_bytes(const fs::path& path, std::uint64_t element) {
+std::uint64_t layer_bytes(const fs::path& path, std::uint64_t element,
+                          Encoding encoding = Encoding::native) {
   std::ifstream file(path / "config.json");
   const nlohmann::json c = nlohmann::json::parse(file);
   const std::uint64_t hidden = c.at("hidden_size"), inter = c.at("intermediate_size");
@@ -61,15 +86,15 @@ std::uint64_t layer_bytes(const fs::path& path, std::uint64_t element) {
   const std::string type = c.at("model_type");
   const std::uint64_t q = heads * head_dim, qkv = q + 2 * kv_heads * head_dim;
   const bool bias = c.value("attention_bias", false), mlp_bias = c.value("mlp_bias", false);
-  std::vector<std::uint64_t> attention{qkv * hidden, hidden * q};
-  if (bias || type == "qwen2") attention.push_back(qkv);
-  if (bias) attention.push_back(hidden);
-  attention.push_back(hidden);
-  if (type == "qwen3") attention.insert(attention.end(), {head_dim, head_dim});
-  std::vector<std::uint64_t> mlp{2 * inter * hidden, hidden * inter};
-  if (mlp_bias) mlp.insert(mlp.end(), {2 * inter, hidden});
-  mlp.push_back(hidden);
-  return slab_bytes(attention, element) + slab_bytes(mlp, element);
+  std::vector<Part> attention{{qkv, hidden}, {hidden, q}};
+  if (bias || type == "qwen2") attention.push_back({0, qkv});
+  if (bias) attention.push_back({0, hidden});
+  attention.push_back({0, hidden});
+  if (type == "qwen3") attention.insert(attention.end(), {{0, head_dim}, {0, head_dim}});
+  std::vector<Part> mlp{{2 * inter, hidden}, {hidden, inter}};
+  if (mlp_bias) mlp.insert(mlp.end(), {{0, 2 * inter}, {0, hidden}});
+  mlp.push_back({0, hidden});
+  return slab_bytes(attention, element, encoding) + slab_bytes(mlp, element, encoding);
 }
 
 // Layers' worth of bytes that cross the link for `passes` walks over `layers` at a budget.
@@ -126,17 +151,25 @@ void compare_mapped(ModelRig& rig, std::uint64_t layer_bytes, std::uint32_t batc
 
 void compare_policies(ModelRig& rig, const fs::path& path, std::span<const bool> poisons,
                       PolicyRuns& runs) {
+  const ModelView view = rig.weights().view();
   const auto layers = static_cast<std::uint32_t>(rig.config().layers);
-  const std::uint64_t a_layer = layer_bytes(path, size_of(rig.dtype()));
+  std::vector<PolicyCase> cases(std::begin(kPolicies), std::end(kPolicies));
+  if (rig.weights().stores(view.order.front(), Encoding::int8))
+    cases.insert(cases.end(), std::begin(kQuantised), std::end(kQuantised));
   for (const std::uint32_t batch : {1u, 3u}) {
-    Output expected;
-    {
-      ResidentProvider resident(rig.device(), rig.compute(), rig.weights());
-      expected = generate(rig, resident, batch);
-    }
     const std::uint64_t passes = kPromptLengths.size() / batch * kNewTokens;
-    if (rig.weights().unpinned_bytes() == 0) compare_mapped(rig, a_layer, batch, passes, expected);
-    for (const PolicyCase& one : kPolicies) {
+    Output expected;
+    const auto run_resident = [&](const TransferOf& transfer) {
+      ResidentProvider resident(rig.device(), rig.compute(), rig.weights(), transfer);
+      expected = generate(rig, resident, batch);
+    };
+    run_resident([](const UnitInfo&) { return Transfer{}; });
+    if (rig.weights().unpinned_bytes() == 0)
+      compare_mapped(rig, layer_bytes(path, size_of(rig.dtype())), batch, passes, expected);
+    for (const PolicyCase& one : cases) {
+      const std::uint64_t a_layer = layer_bytes(path, size_of(rig.dtype()), one.encoding);
+      if (one.resident)
+        run_resident([&](const UnitInfo& unit) { return policy_of(one)->transfer(view, unit); });
       for (std::uint32_t budget = 1; budget <= layers + 1; ++budget) {
         for (const bool poison : poisons) {
           EngineOptions options;

@@ -13,8 +13,12 @@ namespace sluice::test {
 // A built-in policy with its parameters.
 struct PolicyCase {
   const char* name;
-  std::uint32_t depth;  // of ring_prefetch; 0: the policy has no such parameter
+  std::uint32_t depth;                   // of the rings; 0: the policy has no such parameter
+  Encoding encoding = Encoding::native;  // in which every unit but the head crosses the link
+  const char* resident = nullptr;        // the parameters, where it has them
+  const char* head = nullptr;
 };
+// Those that move weights as they are stored.
 std::span<const PolicyCase> policy_cases();
 PolicyPtr policy_of(const PolicyCase& one);
 
@@ -26,9 +30,9 @@ struct PolicyRuns {
   std::uint64_t moved_bytes = 0;
 };
 
-// Checks, for `mapped` and every policy, every budget from 1 to layers + 1, small and large batches
+// Checks, for `mapped` and every policy, and where the rig stores them in every encoding, every budget from 1 to layers + 1, small and large batches
 // and each of `poisons`: tokens and logits bit by bit, and the bytes that moved against a calculation
-// of its own. `path` is the rig's checkpoint.
+// of its own. The resident run is that of the policy's encodings. `path` is the rig's checkpoint.
 void compare_policies(ModelRig& rig, const std::filesystem::path& path,
                       std::span<const bool> poisons, PolicyRuns& runs);
 

@@ -56,33 +56,42 @@ std::vector<fs::path> dense_checkpoints() {
 
 namespace {
 
-WeightStore::Options options_for(DType dtype, std::optional<std::uint64_t> pinned_limit) {
+WeightStore::Options options_for(const ModelSource& source, DType dtype,
+                                 std::optional<std::uint64_t> pinned_limit, Stored stored) {
   WeightStore::Options options;
   options.dtype = dtype;
   options.pinned_limit = pinned_limit;
+  if (stored == Stored::native) return options;
+  for (const UnitInfo& unit : ModelLayout(source.plan, *source.tensors, dtype).units()) {
+    EncodingSet all = Encoding::native;
+    for (const Encoding encoding : {Encoding::int8, Encoding::int4})
+      if (unit.size(encoding) != 0) all.add(encoding);
+    options.encodings.push_back(all);
+  }
   return options;
 }
 
 }  // namespace
 
 ModelRig::ModelRig(const fs::path& checkpoint, std::optional<DType> dtype,
-                   std::unique_ptr<IDevice> device, std::optional<std::uint64_t> pinned_limit)
+                   std::unique_ptr<IDevice> device, std::optional<std::uint64_t> pinned_limit,
+                   Stored stored)
     : ModelRig(open_model(CheckpointLocation{checkpoint}, {}), dtype, std::move(device),
-               pinned_limit) {}
+               pinned_limit, stored) {}
 
 ModelRig::ModelRig(const SyntheticLocation& shape, std::unique_ptr<IDevice> device)
     : ModelRig(open_model(shape, fs::path(SLUICE_TEST_DATA) / "../../configs/models"), {},
-               std::move(device), {}) {}
+               std::move(device), {}, Stored::native) {}
 
 ModelRig::ModelRig(ModelSource source, std::optional<DType> dtype, std::unique_ptr<IDevice> device,
-                   std::optional<std::uint64_t> pinned_limit)
+                   std::optional<std::uint64_t> pinned_limit, Stored stored)
     : source_(std::move(source)),
       dtype_(dtype.value_or(source_.config.dtype)),
       device_(std::move(device)),
       audited_(*device_),
       compute_(this->device().make_stream(Resource::compute, "compute")),
       weights_(std::make_unique<WeightStore>(this->device(), source_.plan, *source_.tensors,
-                                             options_for(dtype_, pinned_limit))) {}
+                                             options_for(source_, dtype_, pinned_limit, stored))) {}
 
 std::unique_ptr<Decoder> ModelRig::decoder(const DecoderLimits& limits) {
   return std::make_unique<Decoder>(device(), compute_, config(), weights(), dtype_, limits);

@@ -34,13 +34,16 @@ std::filesystem::path checkpoint(const std::string& name);
 // All of both without experts, sorted by name.
 std::vector<std::filesystem::path> dense_checkpoints();
 
+// What a rig stores: each unit natively, or in all encodings that it can have.
+enum class Stored { native, all };
+
 // Weights of a checkpoint, packed for `dtype` (none: its own), beside a device under the
 // audit. `pinned_limit` is the store's.
 class ModelRig {
  public:
   explicit ModelRig(const std::filesystem::path& checkpoint, std::optional<DType> dtype = {},
                     std::unique_ptr<IDevice> device = make_test_device(),
-                    std::optional<std::uint64_t> pinned_limit = {});
+                    std::optional<std::uint64_t> pinned_limit = {}, Stored stored = Stored::native);
   // Of the shape configs/models/NAME.json, its own type.
   ModelRig(const SyntheticLocation& shape, std::unique_ptr<IDevice> device);
 
@@ -54,7 +57,7 @@ class ModelRig {
 
  private:
   ModelRig(ModelSource source, std::optional<DType> dtype, std::unique_ptr<IDevice> device,
-           std::optional<std::uint64_t> pinned_limit);
+           std::optional<std::uint64_t> pinned_limit, Stored stored);
 
   ModelSource source_;
   DType dtype_;
