@@ -25,8 +25,8 @@ void run(void (IKernels::*operation)(const Args&, NativeStream) const, const Arg
 // CPU one per instruction set.
 void for_each_target(const std::function<void(const std::string&)>& body);
 
-// Whether the kernels' products read weights in the encoding.
-bool reads(Encoding encoding);
+// Whether the kernels dequantise the weights of this product before, each rounded to its type.
+bool dequantises(const LinearArgs& args);
 // Products of equal families give a row the same bits.
 int product_family(const LinearArgs& args);
 // How much of a row's result attention may be off by, beside its last rounding, relative to the sum

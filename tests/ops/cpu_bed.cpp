@@ -38,7 +38,7 @@ void on_old_processor(const std::function<void()>& body) {
   body();
 }
 
-bool reads(Encoding) { return true; }
+bool dequantises(const LinearArgs&) { return false; }
 
 int product_family(const LinearArgs&) { return 0; }
 

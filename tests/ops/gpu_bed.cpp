@@ -71,11 +71,18 @@ void run_on_bed(const std::function<void(const IKernels&, NativeStream)>& work) 
 
 void for_each_target(const std::function<void(const std::string&)>& body) { body("cuda"); }
 
-bool reads(Encoding encoding) { return encoding == Encoding::native; }
+bool dequantises(const LinearArgs& args) {
+  return args.encoding != Encoding::native && product_family(args) >= 2;
+}
 
 int product_family(const LinearArgs& args) {
   if (args.type == DType::f32 || args.type != args.weight_type || args.k % 8 != 0) return 0;
-  if (args.rows <= kFewRows) return 1;
+  if (args.rows <= kFewRows) {
+    const std::uint32_t piece = args.encoding == Encoding::native ? 8
+                                : args.encoding == Encoding::int8 ? 16
+                                                                  : 32;
+    return args.k % piece == 0 ? 1 : 0;
+  }
   if (args.n % 8 != 0) return 0;
   return 2 + static_cast<int>(std::ranges::lower_bound(kPaddedRows, args.rows) - kPaddedRows);
 }

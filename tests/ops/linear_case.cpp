@@ -105,6 +105,8 @@ LinearArgs Linear::args(std::uint32_t count) const {
 
 int Linear::family(std::uint32_t count) const { return product_family(args(count)); }
 
+bool Linear::dequantises() const { return test::dequantises(args(rows)); }
+
 Tensor Linear::run(std::uint32_t first, std::uint32_t count) {
   Tensor out(type, std::size_t{count} * n), product = out;
   LinearArgs with = args(count);
@@ -135,7 +137,11 @@ std::string describe(const Linear& c) {
 std::size_t wrong_results(Linear& c) {
   const Tensor out = c.run(0, c.rows);
   std::vector<double> weights(std::size_t{c.n} * c.k), x(c.x.size());
-  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = c.weight_at(i / c.k, i % c.k);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    weights[i] = c.weight_at(i / c.k, i % c.k);
+    // The product of scale and code in f32, then the type.
+    if (c.dequantises()) weights[i] = round_to(c.weight_type, round_to(DType::f32, weights[i]));
+  }
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = c.x.get(i);
   std::size_t wrong = 0;
   for (std::size_t r = 0; r < c.rows; ++r) {

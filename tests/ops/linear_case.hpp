@@ -29,6 +29,7 @@ struct Linear {
   Tensor run(std::uint32_t first, std::uint32_t count);
   // Of the product of `count` rows; see product_family() of bed.hpp.
   int family(std::uint32_t count) const;
+  bool dequantises() const;  // see bed.hpp
 
  private:
   LinearArgs args(std::uint32_t count) const;
