@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(kWarps* kWarp, kBlocks) few_rows_kernel(const 
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
       const int at = base + piece * kSpan;
-      if (rows.has_upper && at < k) w.upper[piece] = Format::load(rows.upper, at);
-      if (rows.has_lower && at < k) w.lower[piece] = Format::load(rows.lower, at);
+      if (rows.has_upper) w.upper[piece] = Format::load(rows.upper, at, k);
+      if (rows.has_lower) w.lower[piece] = Format::load(rows.lower, at, k);
     }
     return w;
   };

@@ -59,7 +59,10 @@ struct NativeWeights {
   __device__ static Row row(const LinearArgs& args, std::size_t n) {
     return {reinterpret_cast<const T*>(args.weight) + n * args.k};
   }
-  __device__ static Piece load(const Row& row, int at) { return {load_weights(row.weights + at)}; }
+  // The piece from weight `at` of a row of k on; zeros behind its end.
+  __device__ static Piece load(const Row& row, int at, int k) {
+    return {at < k ? load_weights(row.weights + at) : uint4{}};
+  }
   // Calls f(i, fragment) for each four of the piece's weights.
   template <typename F>
   __device__ static void for_fragments(const Piece& upper, const Piece& lower, const F& f) {
@@ -90,7 +93,9 @@ struct Int8Weights {
   __device__ static Row row(const LinearArgs& args, std::size_t n) {
     return {args.weight + n * code_row_bytes(Encoding::int8, args.k)};
   }
-  __device__ static Piece load(const Row& row, int at) { return {load_weights(row.codes + at)}; }
+  __device__ static Piece load(const Row& row, int at, int k) {
+    return {at < k ? load_weights(row.codes + at) : uint4{}};
+  }
   // The codes in the lower bytes of the halves of `word`.
   __device__ static uint32_t pair(uint32_t word) {
     if constexpr (std::is_same_v<T, __half>) {
@@ -141,8 +146,12 @@ struct Int4Weights {
             reinterpret_cast<const uint32_t*>(args.scales +
                                               n * scale_row_bytes(Encoding::int4, args.k))};
   }
-  __device__ static Piece load(const Row& row, int at) {
-    return {load_weights(row.codes + at / 2), __ldg(row.groups + at / int(kGroupWeights))};
+  // Every lane of a row has the group's scale, also one whose piece lies behind the row's end: it
+  // scales sums that the others' pieces have gone into.
+  __device__ static Piece load(const Row& row, int at, int k) {
+    const int group = at / int(kGroupWeights);
+    return {at < k ? load_weights(row.codes + at / 2) : uint4{},
+            group * int(kGroupWeights) < k ? __ldg(row.groups + group) : 0};
   }
   __device__ static float scale(const Piece& piece) {
     return __half2float(__ushort_as_half(static_cast<unsigned short>(piece.group)));
