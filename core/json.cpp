@@ -2,135 +2,121 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <fstream>
-#include <limits>
+#include <algorithm>
+#include <iterator>
 
 #include "core/error.hpp"
+#include "core/files.hpp"
 
 namespace sluice {
 namespace {
 
 constexpr int kDeepest = 64;
 
-using json = nlohmann::json;
+// Where a text stands in a file.
+struct Source {
+  std::string_view text;
+  const std::string& file;
+  std::size_t first_line = 1;
 
-}  // namespace
+  // "FILE:LINE:COLUMN" of the last of the `read` bytes that were read.
+  std::string place(std::size_t read) const {
+    const std::string_view before = text.substr(0, read == 0 ? 0 : read - 1);
+    const std::size_t line =
+        first_line + static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
+    const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+    return fmt::format("{}:{}:{}", file, line, before.size() - line_start + 1);
+  }
 
-std::string read_text_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    throw InputError("{}: {}", path.string(),
-                     std::filesystem::exists(path, error) ? "not a file" : "no such file");
+  // The parser's `what` is "[json.exception.NAME] parse error at line 1, column 2: WHY", or ends
+  // with "] WHY" where it gives no place.
+  [[noreturn]] void refuse(std::size_t read, std::string_view what) const {
+    constexpr std::size_t kMost = 300;  // it quotes the text
+    if (const std::size_t name_end = what.find("] "); name_end != std::string_view::npos)
+      what.remove_prefix(name_end + 2);
+    if (what.starts_with("parse error at ")) what.remove_prefix(what.find(": ") + 2);
+    throw InputError("{}: not JSON: {}{}", place(read), what.substr(0, kMost),
+                     what.size() > kMost ? "..." : "");
   }
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw InputError("{}: cannot be opened for reading", path.string());
-  std::string text;
-  // Read up to the limit rather than asked for its size: the file may grow, or be a device.
-  for (std::string piece(1 << 16, '\0'); in; text.append(piece, 0, in.gcount())) {
-    if (text.size() > max_bytes) break;
-    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-  }
-  if (text.size() > max_bytes) {
-    throw InputError("{}: larger than {} bytes, the most such a file may have", path.string(),
-                     max_bytes);
-  }
-  if (in.bad()) throw InputError("{}: reading failed after {} bytes", path.string(), text.size());
-  return text;
-}
 
-json parse_json(std::string_view text, const std::string& file) {
-  const auto limit_depth = [&](int depth, json::parse_event_t event, json&) {
+  // To the parser a zero byte is the text's end.
+  void refuse_zero_bytes() const {
+    const std::size_t at = text.find('\0');
+    if (at != std::string_view::npos) throw InputError("{}: not JSON: a zero byte", place(at + 1));
+  }
+};
+
+// Tells how far the parser has come, which not all of its errors do.
+class Cursor {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  Cursor(const char* at, const char** furthest) : at_(at), furthest_(furthest) {}
+  reference operator*() const { return *at_; }
+  Cursor& operator++() {
+    *furthest_ = ++at_;
+    return *this;
+  }
+  bool operator==(const Cursor& other) const { return at_ == other.at_; }
+
+ private:
+  const char* at_;
+  const char** furthest_;
+};
+
+template <typename Json>
+Json parse(const Source& source) {
+  source.refuse_zero_bytes();
+  const char* const begin = source.text.data();
+  const char* furthest = begin;
+  const auto read = [&] { return static_cast<std::size_t>(furthest - begin); };
+  const auto limit_depth = [&](int depth, typename Json::parse_event_t event, Json&) {
     const bool opens =
-        event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
-    if (opens && depth >= kDeepest) {
-      throw InputError("{}: nested deeper than {} levels", file, kDeepest);
-    }
+        event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
+    if (opens && depth >= kDeepest)
+      throw InputError("{}: nested deeper than {} levels", source.place(read()), kDeepest);
     return true;
   };
   try {
-    return json::parse(text.begin(), text.end(), limit_depth);
-  } catch (const json::exception& e) {
-    throw InputError("{}: not JSON: {}", file, e.what());
+    return Json::parse(Cursor(begin, &furthest), Cursor(begin + source.text.size(), &furthest),
+                       limit_depth);
+  } catch (const typename Json::parse_error& error) {
+    source.refuse(error.byte, error.what());
+  } catch (const typename Json::exception& error) {
+    source.refuse(read(), error.what());
   }
 }
 
-std::string shown(const json& value) {
-  constexpr std::size_t kMost = 60;
-  // Broken UTF-8 is replaced: a message must always come out.
-  std::string text = value.is_structured() && value.size() > 8
-                         ? fmt::format("{} of {} entries", value.type_name(), value.size())
-                         : value.dump(-1, ' ', true, json::error_handler_t::replace);
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-  return text;
+}  // namespace
+
+nlohmann::json parse_json(std::string_view text, const std::string& file, std::size_t first_line) {
+  return parse<nlohmann::json>({text, file, first_line});
 }
 
-JsonObject::JsonObject(const json& value, std::string file, std::string place)
-    : value_(&value), file_(std::move(file)), place_(std::move(place)) {
-  if (!value.is_object()) {
-    throw InputError("{}: {}{}is {}, an object is needed", file_, place_, place_.empty() ? "" : " ",
-                     shown(value));
-  }
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& file) {
+  return parse<nlohmann::ordered_json>({text, file});
 }
 
-std::string JsonObject::where(const char* key) const {
-  return fmt::format("{}: {}{}{}", file_, place_, place_.empty() ? "" : ".", key);
+nlohmann::json load_json(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  return parse_json(read_file(path, max_bytes), path.string());
 }
 
-const json* JsonObject::find(const char* key) const {
-  const auto found = value_->find(key);
-  return found == value_->end() || found->is_null() ? nullptr : &*found;
+bool JsonEvents::parse_error(std::size_t position, const std::string&,
+                             const nlohmann::json::exception& error) {
+  position_ = position;
+  problem_ = error.what();
+  return false;
 }
 
-bool JsonObject::has(const char* key) const { return find(key) != nullptr; }
-
-const json& JsonObject::at(const char* key) const {
-  const json* value = find(key);
-  if (!value) throw InputError("{} is missing", where(key));
-  return *value;
-}
-
-std::int64_t JsonObject::integer(const char* key, std::int64_t least, std::int64_t most) const {
-  const json& value = at(key);
-  const bool fits = value.is_number_unsigned()
-                        ? value.get<std::uint64_t>() <=
-                              static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())
-                        : value.is_number_integer();
-  const std::int64_t n = fits ? value.get<std::int64_t>() : 0;
-  if (!fits || n < least || n > most) {
-    throw InputError("{} is {}, an integer from {} to {} is needed", where(key), shown(value),
-                     least, most);
-  }
-  return n;
-}
-
-double JsonObject::number(const char* key, double least, double most) const {
-  const json& value = at(key);
-  const double x = value.is_number() ? value.get<double>() : std::nan("");
-  if (!(x >= least && x <= most)) {  // a NaN too
-    throw InputError("{} is {}, a number from {} to {} is needed", where(key), shown(value), least,
-                     most);
-  }
-  return x;
-}
-
-bool JsonObject::boolean(const char* key) const {
-  const json& value = at(key);
-  if (!value.is_boolean()) {
-    throw InputError("{} is {}, true or false is needed", where(key), shown(value));
-  }
-  return value.get<bool>();
-}
-
-std::string JsonObject::text(const char* key) const {
-  const json& value = at(key);
-  if (!value.is_string())
-    throw InputError("{} is {}, a string is needed", where(key), shown(value));
-  return value.get<std::string>();
-}
-
-JsonObject JsonObject::object(const char* key) const {
-  return JsonObject(at(key), file_, place_.empty() ? key : place_ + "." + key);
+void parse_json_events(std::string_view text, const std::string& file, JsonEvents& reader) {
+  const Source source{text, file};
+  source.refuse_zero_bytes();
+  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &reader))
+    source.refuse(reader.position_, reader.problem_);
 }
 
 }  // namespace sluice

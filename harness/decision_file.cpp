@@ -1,7 +1,9 @@
 #include "harness/decision_file.hpp"
 
 #include "core/error.hpp"
+#include "core/files.hpp"
 #include "core/json.hpp"
+#include "core/json_node.hpp"
 #include "harness/results_file.hpp"
 
 namespace sluice {
@@ -51,7 +53,7 @@ void DecisionFile::end(const Counters& counters, const Json& tokens_hash) {
 
 RecordedRun read_decision_file(const std::filesystem::path& path) {
   const std::string file = path.string();
-  const std::string text = read_text_file(path, kLargestFile);
+  const std::string text = read_file(path, kLargestFile);
   RecordedRun out;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -60,20 +62,22 @@ RecordedRun read_decision_file(const std::filesystem::path& path) {
     begin = end + 1;
     const std::string place = fmt::format("{}:{}", file, ++number);
     if (number == 1) {
-      const Json head = parse_json(line, place);
-      const JsonObject checked(head, place);
-      if (checked.integer("decisions", 0, 1 << 20) != 1)
+      const Json head = parse_json(line, file, number);
+      const JsonNode checked(head, place);
+      if (checked.at("decisions").integer(0, 1 << 20) != 1)
         throw InputError("{}: decisions of another kind than this build reads", place);
-      out.experiment = checked.at("experiment");
-      out.policy = checked.at("policy");
-      JsonObject(out.policy, place, "policy").text("name");
+      out.experiment = checked.at("experiment").raw();
+      out.policy = checked.at("policy").raw();
+      JsonNode(out.policy, place, "policy").at("name").string();
     } else if (line.starts_with("{\"budget\"")) {
-      out.experiment["budget"] = JsonObject(parse_json(line, place), place).at("budget");
+      const Json found = parse_json(line, file, number);
+      out.experiment["budget"] = JsonNode(found, place).at("budget").raw();
     } else if (line.starts_with("{\"end\"")) {
-      const Json last = parse_json(line, place);
-      const JsonObject ended = JsonObject(last, place).object("end");
-      out.counters = ended.at("counters");
-      out.tokens_hash = last["end"].value("tokens_hash", Json(nullptr));
+      const Json last = parse_json(line, file, number);
+      const JsonNode ended = JsonNode(last, place).at("end");
+      out.counters = ended.at("counters").raw();
+      const std::optional<JsonNode> hash = ended.find("tokens_hash");
+      out.tokens_hash = hash ? hash->raw() : Json(nullptr);
     }
   }
   if (number == 0) throw InputError("{}: the file is empty", file);

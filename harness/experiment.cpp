@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "core/error.hpp"
+#include "core/files.hpp"
 #include "core/weights/hash.hpp"
 #include "harness/machine_file.hpp"
 #include "harness/paths.hpp"
@@ -33,8 +34,7 @@ ModelLocation make_model(const Settings& settings, const std::string& file) {
   if (const Setting* path = settings.find("model.path")) {
     const std::string name = path->value.get<std::string>();
     const std::filesystem::path found = find_path(name, path->place, "model", shape_hint(name));
-    std::error_code error;
-    if (!std::filesystem::is_directory(found, error))
+    if (!directory_exists(found))
       throw InputError("{}: model '{}' is no directory: {}", to_string(path->place), name,
                        found.string());
     return CheckpointLocation{found};

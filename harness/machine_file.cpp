@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/error.hpp"
+#include "core/files.hpp"
 #include "core/nearest.hpp"
 #include "harness/paths.hpp"
 
@@ -89,10 +90,9 @@ struct Get {
 
 std::vector<std::string> machines_in(const fs::path& directory) {
   std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, error))
-    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
-  std::sort(names.begin(), names.end());
+  if (!directory_exists(directory)) return names;
+  for (const fs::path& entry : entries_of(directory))
+    if (entry.extension() == ".yaml") names.push_back(entry.stem().string());
   return names;
 }
 

@@ -47,7 +47,10 @@ int main(int argc, char** argv) {
     check_output();
     return exit_code.value;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // it asks for help
+    sluice::say(error.what());
+    sluice::say("Run with --help for more information.");
+    return 2;
   } catch (const sluice::InputError& error) {
     std::fflush(stdout);
     sluice::say(std::string("sluice: ") + error.what());

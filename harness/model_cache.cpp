@@ -1,9 +1,11 @@
 #include "harness/model_cache.hpp"
 
 #include "core/error.hpp"
+#include "core/files.hpp"
 #include "harness/paths.hpp"
 #include "harness/progress.hpp"
 #include "harness/value.hpp"
+#include "models/model_files.hpp"
 
 namespace sluice {
 
@@ -50,10 +52,10 @@ const Model& ModelCache::open(const ModelLocation& location) {
     const fs::path& directory = checkpoint->directory;
     opened->directory = directory;
     opened->generation = load_generation_config(directory, opened->source.config.vocab);
-    if (fs::exists(directory / "tokenizer.json"))
+    if (path_exists(directory / kTokenizerName))
       opened->tokenizer = Tokenizer::load(directory);
     else
-      opened->no_tokenizer = "the model has no tokenizer.json";
+      opened->no_tokenizer = fmt::format("the model has no {}", kTokenizerName);
     try {  // what is wrong with it matters only to whoever chats
       opened->chat = ChatFormat::load(directory);
     } catch (const InputError& error) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "core/error.hpp"
+#include "core/files.hpp"
 
 namespace sluice {
 
@@ -55,9 +56,8 @@ fs::path find_path(const std::string& path, const Origin& place, std::string_vie
   const std::array<fs::path, 3> bases{beside, fs::path(), configs_directory().parent_path()};
   std::string looked;
   for (const fs::path& base : bases) {
-    const fs::path candidate = fs::absolute(base / wanted).lexically_normal();
-    std::error_code error;
-    if (fs::exists(candidate, error)) return candidate;
+    const fs::path candidate = absolute_path(base / wanted);
+    if (path_exists(candidate)) return candidate;
     if (looked.find(candidate.string()) == std::string::npos)
       looked += (looked.empty() ? "" : ", ") + candidate.string();
   }

@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "core/json.hpp"
+#include "core/files.hpp"
 #include "core/weights/hash.hpp"
 #include "harness/machine_file.hpp"
 #include "harness/results_file.hpp"
 #include "harness/transfers.hpp"
 #include "models/decoder.hpp"
+#include "models/model_files.hpp"
 
 namespace sluice {
 namespace {
@@ -104,7 +105,7 @@ std::string identity(const PreparedCell& cell) {
                   {"stop_ids", model.generation.stop_ids},
                   {"prompts", cell.prompts}};
   if (model.directory)
-    content["config"] = read_text_file(*model.directory / "config.json", 16u << 20);
+    content["config"] = read_file(*model.directory / kConfigName, kLargestModelFile);
   if (const auto& machine = cell.experiment.device.machine) content["machine"] = to_json(*machine);
   if (cell.plugin) content["plugin"] = cell.plugin->fingerprint();
   const Instruments& instruments = cell.instruments;

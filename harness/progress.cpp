@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "harness/printable.hpp"
+
 namespace sluice {
 namespace {
 
@@ -34,7 +36,7 @@ std::string format_duration(double seconds) {
   return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
 }
 
-void say(const std::string& line) { put(line + "\n"); }
+void say(const std::string& line) { put(printable(line) + "\n"); }
 
 Progress::Progress(std::string what, double total, Format format)
     : what_(std::move(what)),
@@ -70,7 +72,7 @@ void Progress::show(double done, const std::string& detail) {
   if (rate > 0 && total_ > done)
     line += fmt::format(", {} left", format_duration((total_ - done) / rate));
   if (!terminal_) return say(line);
-  put("\r" + line.substr(0, terminal_width() - 1) + "\x1b[K");
+  put("\r" + printable(line).substr(0, terminal_width() - 1) + "\x1b[K");
   shown_ = true;
 }
 

@@ -39,7 +39,8 @@ class Progress {
 // "12 s", "3 min 20 s", "2 h 5 min".
 std::string format_duration(double seconds);
 
-// A whole line on standard error. Never fails: where it cannot be written it is lost.
+// A whole line on standard error, made printable: it may quote what others wrote. Never fails: where
+// it cannot be written it is lost.
 void say(const std::string& line);
 
 }  // namespace sluice

@@ -6,9 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "core/error.hpp"
+#include "core/files.hpp"
+#include "core/json.hpp"
 
 namespace sluice {
 
@@ -17,7 +18,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-std::string reason() { return std::strerror(errno); }
+std::string reason() { return system_message(errno); }
 
 // What the harness reads out of a record of its own.
 bool is_record(const Json& record) {
@@ -32,6 +33,15 @@ bool is_record(const Json& record) {
          is(record, "context", Type::object) && is(record["context"], "weights", Type::string) &&
          record["context"].contains("model") && is(record, "figures", Type::object) &&
          (record["valid"] == true || !record["reasons"].empty());
+}
+
+// Null where the line is no JSON.
+Json read_record(std::string_view line) {
+  try {
+    return parse_json(line, "");
+  } catch (const InputError&) {
+    return nullptr;
+  }
 }
 
 // A write that was cut short begins as every record does; a crash can leave zeros in its place.
@@ -68,8 +78,7 @@ std::string to_line(const Json& value) {
 
 ResultsFile::ResultsFile(const fs::path& directory, bool create)
     : path_(directory / "results.jsonl") {
-  std::error_code error;
-  if (create || fs::exists(path_, error)) open();
+  if (create || path_exists(path_)) open();
 }
 
 ResultsFile::~ResultsFile() {
@@ -80,7 +89,7 @@ void ResultsFile::open() {
   const fs::path directory = path_.parent_path();
   std::error_code error;
   fs::create_directories(directory, error);
-  if (!fs::is_directory(directory))
+  if (error || !directory_exists(directory))
     throw InputError("{}: cannot be made a directory of results{}", directory.string(),
                      error ? ": " + error.message() : "");
   const int file = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -107,8 +116,7 @@ void ResultsFile::read_lines() {
   std::size_t begin = 0;
   for (std::size_t end = text.find('\n'); end != std::string::npos;
        begin = end + 1, end = text.find('\n', begin)) {
-    Json record = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                              text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    Json record = read_record(std::string_view(text).substr(begin, end - begin));
     if (!is_record(record))
       throw InputError("{}:{}: not a record of results; give another --out", path_.string(),
                        records_.size() + 1);

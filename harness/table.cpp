@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "harness/printable.hpp"
 #include "harness/record.hpp"
 
 namespace sluice {
@@ -100,7 +101,7 @@ std::string format_table(std::span<const Json> records) {
     rows.push_back(std::move(row));
     for (const Json& reason : record.at("reasons"))
       reasons += fmt::format("not valid: {}, budget {}: {}\n", policy_label(inputs),
-                             budget_label(inputs), plain(reason));
+                             budget_label(inputs), printable(plain(reason)));
   }
   return print(rows) + (reasons.empty() ? "" : "\n" + reasons);
 }

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "core/error.hpp"
-#include "core/json.hpp"
+#include "core/files.hpp"
 #include "harness/value.hpp"
 
 namespace sluice {
@@ -184,8 +184,6 @@ YamlNode parse_yaml(const std::string& text, const std::string& file) {
   return root;
 }
 
-YamlNode load_yaml(const std::string& file) {
-  return parse_yaml(read_text_file(file, kMaxBytes), file);
-}
+YamlNode load_yaml(const std::string& file) { return parse_yaml(read_file(file, kMaxBytes), file); }
 
 }  // namespace sluice

@@ -4,8 +4,11 @@
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/files.hpp"
+#include "core/json.hpp"
+#include "core/json_node.hpp"
 #include "models/chat/chat_template.hpp"
-#include "models/tokenizer/json_node.hpp"
+#include "models/model_files.hpp"
 #include "models/tokenizer/utf8.hpp"
 
 namespace sluice {
@@ -31,9 +34,8 @@ std::string template_of(const JsonNode& node) {
 }
 
 std::optional<std::string> read_template(const std::filesystem::path& file) {
-  std::error_code status;
-  if (!std::filesystem::exists(file, status)) return std::nullopt;
-  std::string text = read_text_file(file);
+  if (!path_exists(file)) return std::nullopt;
+  std::string text = read_file(file, kLargestModelFile);
   if (utf8::valid_prefix(text) != text.size()) throw InputError("{}: is not UTF-8", file.string());
   return text;
 }
@@ -96,15 +98,14 @@ ChatFormat::ChatFormat(ChatFormat&&) noexcept = default;
 ChatFormat& ChatFormat::operator=(ChatFormat&&) noexcept = default;
 
 ChatFormat ChatFormat::load(const std::filesystem::path& directory) {
-  const std::filesystem::path own_file = directory / "chat_template.jinja";
-  const std::filesystem::path config_file = directory / "tokenizer_config.json";
+  const std::filesystem::path own_file = directory / kChatTemplateName;
+  const std::filesystem::path config_file = directory / kTokenizerConfigName;
   Source source{"", own_file.string()};
   std::optional<std::string> text = read_template(own_file);
   chat::Value::Variables tokens;
-  std::error_code status;
-  if (std::filesystem::exists(config_file, status)) {
-    const nlohmann::json json = parse_json(read_text_file(config_file), config_file);
-    const JsonNode config(json, config_file);
+  if (path_exists(config_file)) {
+    const nlohmann::json json = load_json(config_file, kLargestModelFile);
+    const JsonNode config(json, config_file.string());
     config.expect_object();
     for (const std::string_view key : kSpecialTokens) {
       if (auto token = special_token(config, key))

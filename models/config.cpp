@@ -8,12 +8,13 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "core/files.hpp"
 #include "core/json.hpp"
+#include "core/json_node.hpp"
+#include "models/model_files.hpp"
 
 namespace sluice {
 namespace {
-
-constexpr std::uint64_t kLargestFile = 16ull << 20;
 
 // Bounds that keep every product of shapes far inside 64 bits, and 32 bits of one side.
 constexpr std::int64_t kMostLayers = 1024;
@@ -32,12 +33,12 @@ constexpr std::array kArchitectures{
     std::pair{Architecture::qwen3_moe, std::string_view("Qwen3MoeForCausalLM")},
 };
 
-std::int32_t size(const JsonObject& from, const char* key, std::int64_t most) {
-  return static_cast<std::int32_t>(from.integer(key, 1, most));
+std::int32_t size(const JsonNode& from, const char* key, std::int64_t most) {
+  return static_cast<std::int32_t>(from.at(key).integer(1, most));
 }
 
-Architecture architecture_of(const JsonObject& config) {
-  const nlohmann::json& list = config.at("architectures");
+Architecture architecture_of(const JsonNode& config) {
+  const nlohmann::json& list = config.at("architectures").raw();
   const bool one = list.is_array() && list.size() == 1 && list[0].is_string();
   if (one) {
     for (const auto& [architecture, name] : kArchitectures) {
@@ -50,11 +51,11 @@ Architecture architecture_of(const JsonObject& config) {
                    shown(list), fmt::join(known, ", "));
 }
 
-DType dtype_of(const JsonObject& config) {
+DType dtype_of(const JsonNode& config) {
   // Version 4 says torch_dtype; where both stand, the newer name counts.
   const char* key = config.has("dtype") || !config.has("torch_dtype") ? "dtype" : "torch_dtype";
   if (!config.has(key)) throw InputError("{} is missing (or torch_dtype)", config.where(key));
-  const std::string name = config.text(key);
+  const std::string name = config.at(key).string();
   if (name == "float32") return DType::f32;
   if (name == "bfloat16") return DType::bf16;
   if (name == "float16") return DType::f16;
@@ -66,11 +67,11 @@ double yarn_magnitude(double factor, double scale) {
   return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
 }
 
-void read_yarn(const JsonObject& from, RopeConfig& rope) {
+void read_yarn(const JsonNode& from, RopeConfig& rope) {
   constexpr double kMost = 1e6;
   // The paper's 32 and 1 stand for a value that is missing or 0, as in the reference.
   const auto beta = [&](const char* key, double otherwise) {
-    const double value = from.has(key) ? from.number(key, 0, kMost) : 0;
+    const double value = from.has(key) ? from.at(key).number(0, kMost) : 0;
     return value == 0 ? otherwise : value;
   };
   rope.beta_fast = beta("beta_fast", 32);
@@ -79,32 +80,32 @@ void read_yarn(const JsonObject& from, RopeConfig& rope) {
     throw InputError("{} is {}, at least beta_slow, {}, is needed", from.where("beta_fast"),
                      rope.beta_fast, rope.beta_slow);
   }
-  if (from.has("truncate")) rope.truncate = from.boolean("truncate");
+  if (from.has("truncate")) rope.truncate = from.at("truncate").boolean();
   if (from.has("attention_factor")) {
-    rope.attention_factor = from.number("attention_factor", 0, kMost);
+    rope.attention_factor = from.at("attention_factor").number(0, kMost);
     return;
   }
-  const double scale = from.has("mscale") ? from.number("mscale", 0, kMost) : 0;
-  const double all = from.has("mscale_all_dim") ? from.number("mscale_all_dim", 0, kMost) : 0;
+  const double scale = from.has("mscale") ? from.at("mscale").number(0, kMost) : 0;
+  const double all = from.has("mscale_all_dim") ? from.at("mscale_all_dim").number(0, kMost) : 0;
   rope.attention_factor =
       scale != 0 && all != 0 ? yarn_magnitude(rope.factor, scale) / yarn_magnitude(rope.factor, all)
                              : yarn_magnitude(rope.factor, 1);
 }
 
-void read_llama3(const JsonObject& from, RopeConfig& rope) {
+void read_llama3(const JsonNode& from, RopeConfig& rope) {
   constexpr double kLeast = 1e-6, kMost = 1e6;
-  rope.low_freq_factor = from.number("low_freq_factor", kLeast, kMost);
-  rope.high_freq_factor = from.number("high_freq_factor", kLeast, kMost);
+  rope.low_freq_factor = from.at("low_freq_factor").number(kLeast, kMost);
+  rope.high_freq_factor = from.at("high_freq_factor").number(kLeast, kMost);
   if (rope.high_freq_factor <= rope.low_freq_factor) {
     throw InputError("{} is {}, more than low_freq_factor, {}, is needed",
                      from.where("high_freq_factor"), rope.high_freq_factor, rope.low_freq_factor);
   }
 }
 
-RopeType rope_type_of(const JsonObject& from) {
+RopeType rope_type_of(const JsonNode& from) {
   const char* key = from.has("rope_type") || !from.has("type") ? "rope_type" : "type";
   if (!from.has(key)) return RopeType::standard;
-  const std::string name = from.text(key);
+  const std::string name = from.at(key).string();
   if (name == "default") return RopeType::standard;
   if (name == "linear") return RopeType::linear;
   if (name == "yarn") return RopeType::yarn;
@@ -114,47 +115,46 @@ RopeType rope_type_of(const JsonObject& from) {
 }
 
 // `config`: the file's outermost object.
-RopeConfig read_rope(const JsonObject& config) {
+RopeConfig read_rope(const JsonNode& config) {
   constexpr double kMostTheta = 1e15, kMostFactor = 1e6;
   const nlohmann::json none = nlohmann::json::object();
   const char* name = config.has("rope_scaling") || !config.has("rope_parameters")
                          ? "rope_scaling"
                          : "rope_parameters";
-  const JsonObject from =
-      config.has(name) ? config.object(name) : JsonObject(none, config.file(), name);
+  const JsonNode from = config.has(name) ? config.at(name) : JsonNode(none, config.file(), name);
   RopeConfig rope;
-  const JsonObject& theta_from = from.has("rope_theta") ? from : config;
-  rope.theta = theta_from.number("rope_theta", 1 + 1e-6, kMostTheta);
-  for (const JsonObject* object : {&from, &config}) {
+  const JsonNode& theta_from = from.has("rope_theta") ? from : config;
+  rope.theta = theta_from.at("rope_theta").number(1 + 1e-6, kMostTheta);
+  for (const JsonNode* object : {&from, &config}) {
     if (object->has("partial_rotary_factor") &&
-        object->number("partial_rotary_factor", 0, 1) != 1) {
+        object->at("partial_rotary_factor").number(0, 1) != 1) {
       throw InputError("{} is not 1: heads that are rotated in part are not supported",
                        object->where("partial_rotary_factor"));
     }
   }
   rope.type = rope_type_of(from);
   if (rope.type == RopeType::standard) return rope;
-  rope.factor = from.number("factor", 1, kMostFactor);
+  rope.factor = from.at("factor").number(1, kMostFactor);
   if (rope.type == RopeType::linear) return rope;
   constexpr const char* kOriginal = "original_max_position_embeddings";
-  const JsonObject& original_from = config.has(kOriginal) ? config : from;
+  const JsonNode& original_from = config.has(kOriginal) ? config : from;
   rope.original_positions =
-      static_cast<double>(original_from.integer(kOriginal, 1, kMostPositions));
+      static_cast<double>(original_from.at(kOriginal).integer(1, kMostPositions));
   rope.type == RopeType::yarn ? read_yarn(from, rope) : read_llama3(from, rope);
   return rope;
 }
 
-ExpertConfig read_experts(const JsonObject& config, std::int32_t layers) {
+ExpertConfig read_experts(const JsonNode& config, std::int32_t layers) {
   ExpertConfig experts;
   const char* count = config.has("num_local_experts") ? "num_local_experts" : "num_experts";
   experts.count = size(config, count, kMostExperts);
   experts.per_token = size(config, "num_experts_per_tok", experts.count);
   experts.intermediate = size(config, "moe_intermediate_size", kMostIntermediate);
-  experts.normalise = config.boolean("norm_topk_prob");
+  experts.normalise = config.at("norm_topk_prob").boolean();
   experts.sparse_step = size(config, "decoder_sparse_step", kMostLayers);
   // The list is empty in most checkpoints, and null or left out means the same.
   if (!config.has("mlp_only_layers")) return experts;
-  const nlohmann::json& list = config.at("mlp_only_layers");
+  const nlohmann::json& list = config.at("mlp_only_layers").raw();
   const auto is_layer = [&](const nlohmann::json& l) {
     return l.is_number_integer() && l >= 0 && l < layers;
   };
@@ -168,7 +168,7 @@ ExpertConfig read_experts(const JsonObject& config, std::int32_t layers) {
 }
 
 // Reads what decides the heads' shapes. `model` knows its architecture and hidden size.
-void read_heads(const JsonObject& config, ModelConfig& model) {
+void read_heads(const JsonNode& config, ModelConfig& model) {
   model.heads = size(config, "num_attention_heads", kMostHeads);
   model.kv_heads = size(config, "num_key_value_heads", model.heads);
   if (model.heads % model.kv_heads != 0) {
@@ -195,8 +195,10 @@ void read_heads(const JsonObject& config, ModelConfig& model) {
 }
 
 // Biases. Llama checkpoints older than these switches leave them out, and have no biases.
-void read_biases(const JsonObject& config, ModelConfig& model) {
-  const auto switched = [&](const char* key) { return config.has(key) && config.boolean(key); };
+void read_biases(const JsonNode& config, ModelConfig& model) {
+  const auto switched = [&](const char* key) {
+    return config.has(key) && config.at(key).boolean();
+  };
   switch (model.architecture) {
     case Architecture::llama:
       model.qkv_bias = model.o_bias = switched("attention_bias");
@@ -205,16 +207,16 @@ void read_biases(const JsonObject& config, ModelConfig& model) {
     case Architecture::qwen2: model.qkv_bias = true; break;
     case Architecture::qwen3:
     case Architecture::qwen3_moe:
-      model.qkv_bias = model.o_bias = config.boolean("attention_bias");
+      model.qkv_bias = model.o_bias = config.at("attention_bias").boolean();
       break;
   }
 }
 
-void refuse_what_is_not_followed(const JsonObject& config, std::int32_t layers) {
-  if (const std::string act = config.text("hidden_act"); act != "silu") {
+void refuse_what_is_not_followed(const JsonNode& config, std::int32_t layers) {
+  if (const std::string act = config.at("hidden_act").string(); act != "silu") {
     throw InputError("{} is \"{}\", silu is needed", config.where("hidden_act"), act);
   }
-  if (config.has("use_sliding_window") && config.boolean("use_sliding_window")) {
+  if (config.has("use_sliding_window") && config.at("use_sliding_window").boolean()) {
     throw InputError("{} is true: sliding windows are not supported",
                      config.where("use_sliding_window"));
   }
@@ -225,7 +227,7 @@ void refuse_what_is_not_followed(const JsonObject& config, std::int32_t layers) 
         config.where("quantization_config"));
   }
   if (!config.has("layer_types")) return;
-  const nlohmann::json& types = config.at("layer_types");
+  const nlohmann::json& types = config.at("layer_types").raw();
   if (!types.is_array() || types.size() != static_cast<std::size_t>(layers)) {
     throw InputError("{} is {}, a list of num_hidden_layers, {}, names is needed",
                      config.where("layer_types"), shown(types), layers);
@@ -254,7 +256,7 @@ bool ModelConfig::has_experts(std::int32_t layer) const {
 
 ModelConfig parse_model_config(std::string_view text, const std::string& file) {
   const nlohmann::json parsed = parse_json(text, file);
-  const JsonObject config(parsed, file);
+  const JsonNode config(parsed, file);
   ModelConfig model;
   model.architecture = architecture_of(config);
   model.hidden = size(config, "hidden_size", kMostHidden);
@@ -262,8 +264,8 @@ ModelConfig parse_model_config(std::string_view text, const std::string& file) {
   model.layers = size(config, "num_hidden_layers", kMostLayers);
   model.vocab = size(config, "vocab_size", kMostVocab);
   model.max_positions = size(config, "max_position_embeddings", kMostPositions);
-  model.rms_eps = config.number("rms_norm_eps", 1e-12, 1);
-  model.tie_embeddings = config.boolean("tie_word_embeddings");
+  model.rms_eps = config.at("rms_norm_eps").number(1e-12, 1);
+  model.tie_embeddings = config.at("tie_word_embeddings").boolean();
   read_heads(config, model);
   read_biases(config, model);
   refuse_what_is_not_followed(config, model.layers);
@@ -278,8 +280,8 @@ ModelConfig parse_model_config(std::string_view text, const std::string& file) {
 }
 
 ModelConfig load_model_config(const std::filesystem::path& directory) {
-  const std::filesystem::path path = directory / "config.json";
-  return parse_model_config(read_text_file(path, kLargestFile), path.string());
+  const std::filesystem::path path = directory / kConfigName;
+  return parse_model_config(read_file(path, kLargestModelFile), path.string());
 }
 
 }  // namespace sluice

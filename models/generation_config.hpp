@@ -11,7 +11,6 @@ namespace sluice {
 
 struct GenerationConfig {
   std::vector<std::int32_t> stop_ids;  // eos_token_id, one or several; empty: never stops by itself
-  std::optional<std::int32_t> bos_id;
   // Unset: the file does not say.
   std::optional<bool> sample;  // do_sample
   std::optional<double> temperature, top_p, min_p;
@@ -23,8 +22,8 @@ struct GenerationConfig {
 GenerationConfig parse_generation_config(std::string_view text, const std::string& file,
                                          std::int32_t vocab);
 
-// From `directory`/generation_config.json; ids that it does not give, or all where there is no such
-// file, from config.json.
+// From `directory`/generation_config.json; where it gives no ids, or there is no such file, they are
+// config.json's.
 GenerationConfig load_generation_config(const std::filesystem::path& directory, std::int32_t vocab);
 
 }  // namespace sluice

@@ -6,20 +6,18 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "core/json.hpp"
+#include "core/files.hpp"
 #include "core/nearest.hpp"
 #include "core/weights/checkpoint.hpp"
 #include "core/weights/synthetic.hpp"
+#include "models/model_files.hpp"
 #include "models/model_plan.hpp"
 
 namespace sluice {
 namespace {
 
-constexpr std::uint64_t kLargestShape = 1ull << 20;
-
 ModelSource open_checkpoint(const std::filesystem::path& directory) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(directory, error)) {
+  if (!directory_exists(directory)) {
     throw InputError("{}: no such model directory", directory.string());
   }
   ModelSource model;
@@ -44,7 +42,7 @@ ModelSource open_synthetic(const SyntheticLocation& location, const std::filesys
   }
   const std::filesystem::path path = shapes / (location.name + ".json");
   ModelSource model;
-  model.config = parse_model_config(read_text_file(path, kLargestShape), path.string());
+  model.config = parse_model_config(read_file(path, kLargestModelFile), path.string());
   model.plan = plan_model(model.config);
   model.tensors =
       std::make_unique<SyntheticWeights>(location.name, location.seed, model.config.dtype);
@@ -54,13 +52,12 @@ ModelSource open_synthetic(const SyntheticLocation& location, const std::filesys
 }  // namespace
 
 std::vector<std::string> known_shapes(const std::filesystem::path& shapes) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(shapes, error)) {
+  if (!directory_exists(shapes)) {
     throw InputError("{}: no such directory of model shapes", shapes.string());
   }
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(shapes)) {
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  for (const std::filesystem::path& entry : entries_of(shapes)) {
+    if (entry.extension() == ".json") names.push_back(entry.stem().string());
   }
   std::sort(names.begin(), names.end());
   return names;

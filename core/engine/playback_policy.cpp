@@ -7,6 +7,7 @@
 #include "core/engine/decision_names.hpp"
 #include "core/error.hpp"
 #include "core/json.hpp"
+#include "core/json_node.hpp"
 
 namespace sluice {
 namespace {
@@ -27,18 +28,20 @@ class Line {
 
   bool has(const char* key) const { return line_.has(key); }
   std::string where(const char* key) const { return line_.where(key); }
-  UnitId unit(const char* key) const { return static_cast<UnitId>(line_.integer(key, 0, kMost32)); }
+  UnitId unit(const char* key) const {
+    return static_cast<UnitId>(line_.at(key).integer(0, kMost32));
+  }
   UnitId unit_or_none(const char* key) const { return has(key) ? unit(key) : kNoUnit; }
   std::uint64_t count(const char* key, std::int64_t most) const {
-    return static_cast<std::uint64_t>(line_.integer(key, 0, most));
+    return static_cast<std::uint64_t>(line_.at(key).integer(0, most));
   }
-  bool flag(const char* key) const { return line_.boolean(key); }
-  Line object(const char* key) const { return Line(line_.object(key)); }
+  bool flag(const char* key) const { return line_.at(key).boolean(); }
+  Line object(const char* key) const { return Line(line_.at(key)); }
 
   std::vector<UnitId> units(const char* key) const {
-    const Json& list = line_.at(key);
+    const JsonNode list = line_.at(key);
     std::vector<UnitId> out;
-    for (const Json& one : list) {
+    for (const Json& one : list.raw()) {
       if (!one.is_number_unsigned() || one.get<std::uint64_t>() > kMost32)
         throw InputError("{} has {} in it; units are numbers", line_.where(key), shown(one));
       out.push_back(one.get<UnitId>());
@@ -48,7 +51,7 @@ class Line {
 
   template <typename E, std::size_t N>
   E word(const char* key, const std::array<std::string_view, N>& words) const {
-    const std::string text = line_.text(key);
+    const std::string text = line_.at(key).string();
     const auto found = std::find(words.begin(), words.end(), text);
     if (found == words.end())
       throw InputError("{} is '{}'; it may be: {}", line_.where(key), text, fmt::join(words, ", "));
@@ -56,8 +59,8 @@ class Line {
   }
 
  private:
-  explicit Line(JsonObject line) : line_(std::move(line)) {}
-  JsonObject line_;
+  explicit Line(JsonNode line) : line_(std::move(line)) {}
+  JsonNode line_;
 };
 
 constexpr std::array<std::string_view, kEncodings> kEncodingNames{
@@ -125,10 +128,10 @@ Decisions read_decisions(const std::string& text, const std::string& file) {
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string place = fmt::format("{}:{}", file, ++number);
-    const Json value = parse_json(std::string_view(text).substr(begin, end - begin), place);
+    const Json value =
+        parse_json(std::string_view(text).substr(begin, end - begin), file, ++number);
     begin = end + 1;
-    const Line line(value, place);
+    const Line line(value, fmt::format("{}:{}", file, number));
     if (line.has("transfer"))
       read_transfer(line, out);
     else if (line.has("layout"))

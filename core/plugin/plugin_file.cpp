@@ -2,13 +2,11 @@
 
 #include <elf.h>
 
-#include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/files.hpp"
 
 namespace sluice {
 namespace {
@@ -22,18 +20,6 @@ constexpr Elf64_Half kMachine = EM_AARCH64;
 #else
 #error "the plugin loader does not know this processor's ELF machine number"
 #endif
-
-std::string read_bytes(const std::filesystem::path& file) {
-  std::error_code none;
-  const auto status = std::filesystem::status(file, none);
-  if (!std::filesystem::exists(status)) throw InputError("{}: no such file", file.string());
-  if (!std::filesystem::is_regular_file(status)) throw InputError("{}: not a file", file.string());
-  errno = 0;
-  std::ifstream in(file, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  if (!in) throw InputError("{}: cannot be read: {}", file.string(), std::strerror(errno));
-  return bytes;
-}
 
 void check_library(const std::string& file, std::string_view bytes) {
   if (!bytes.starts_with(ELFMAG)) throw InputError("{}: not a shared library", file);
@@ -116,7 +102,7 @@ std::string fingerprint_of(std::string_view bytes) {
 
 PluginFile read_plugin_file(const std::filesystem::path& file) {
   const std::string name = file.string();
-  const std::string bytes = read_bytes(file);
+  const std::string bytes = read_file(file, kLargestPlugin);
   check_library(name, bytes);
   const PluginIdentity identity = find_identity(name, bytes);
   check_identity(name, file.stem().string(), identity);

@@ -1,5 +1,6 @@
 // What can be told of a plugin's file without loading it: none of its code has run.
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -14,6 +15,8 @@ struct PluginFile {
   PluginIdentity identity;
   std::string fingerprint;  // 16 hex digits: FNV-1a of the bytes
 };
+
+inline constexpr std::uint64_t kLargestPlugin = 1ull << 30;
 
 // Throws InputError, each with a message of its own, for: no such file, unreadable, not a library,
 // a library for another processor, truncated, no descriptor, several descriptors, another ABI,

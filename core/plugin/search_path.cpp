@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <sstream>
 
 #include "core/error.hpp"
+#include "core/files.hpp"
 #include "core/nearest.hpp"
 #include "core/plugin/loader.hpp"
 #include "core/plugin/plugin_file.hpp"
@@ -36,10 +35,13 @@ std::vector<fs::path> beside_executable() {
   return {directory / "strategies", (directory / SLUICE_INSTALL_PLUGIN_DIR).lexically_normal()};
 }
 
+// What cannot be read is the same as nothing.
 bool same_bytes(const fs::path& a, const fs::path& b) {
-  std::ifstream in_a(a, std::ios::binary), in_b(b, std::ios::binary);
-  using Bytes = std::istreambuf_iterator<char>;
-  return in_a && in_b && std::equal(Bytes(in_a), Bytes(), Bytes(in_b), Bytes());
+  try {
+    return read_file(a, kLargestPlugin) == read_file(b, kLargestPlugin);
+  } catch (const InputError&) {
+    return false;
+  }
 }
 
 std::string joined(const std::vector<fs::path>& paths) {
@@ -53,7 +55,7 @@ std::string joined(const std::vector<fs::path>& paths) {
 PluginPath::PluginPath(const std::vector<fs::path>& given)
     : ranks_{{given, false}, {from_environment(), false}, {beside_executable(), true}} {
   for (const fs::path& directory : given)
-    if (!fs::is_directory(directory))
+    if (!directory_exists(directory))
       throw InputError("the plugin directory {} is not a directory", directory.string());
 }
 
@@ -70,9 +72,8 @@ std::vector<fs::path> PluginPath::candidates(const std::string& name) const {
     std::vector<fs::path> files;
     for (const fs::path& directory : rank.directories) {
       const fs::path file = directory / (name + ".so");
-      std::error_code none;
       // A link to nothing counts: it is refused when it is loaded, by its name.
-      if (!fs::exists(fs::symlink_status(file, none))) continue;
+      if (!path_exists(file, Links::themselves)) continue;
       if (files.empty() || !(rank.first_wins || same_bytes(files.front(), file)))
         files.push_back(file);
     }
@@ -84,9 +85,9 @@ std::vector<fs::path> PluginPath::candidates(const std::string& name) const {
 std::vector<std::string> PluginPath::names() const {
   std::set<std::string> found;
   for (const fs::path& directory : directories()) {
-    std::error_code none;
-    for (const fs::directory_entry& entry : fs::directory_iterator(directory, none))
-      if (entry.path().extension() == ".so") found.insert(entry.path().stem().string());
+    if (!directory_exists(directory)) continue;
+    for (const fs::path& entry : entries_of(directory))
+      if (entry.extension() == ".so") found.insert(entry.stem().string());
   }
   return {found.begin(), found.end()};
 }

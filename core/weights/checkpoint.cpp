@@ -8,14 +8,15 @@
 #include <map>
 
 #include "core/error.hpp"
+#include "core/files.hpp"
 #include "core/json.hpp"
+#include "core/json_node.hpp"
+#include "core/weights/checkpoint_files.hpp"
 #include "core/weights/hash.hpp"
 
 namespace sluice {
 namespace {
 
-constexpr const char* kSingle = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr std::uint64_t kLargestIndex = 64ull << 20;
 
 // Names a file beside the index and nothing else, whatever the index says.
@@ -26,16 +27,15 @@ bool is_plain_name(const std::string& name) {
 
 // Tensor name to file name.
 std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
-  const std::string file = path.string();
-  const nlohmann::json parsed = parse_json(read_text_file(path, kLargestIndex), file);
-  const JsonObject index(parsed, file);
-  const JsonObject map = index.object("weight_map");
+  const nlohmann::json parsed = load_json(path, kLargestIndex);
+  const JsonNode map = JsonNode(parsed, path.string()).at("weight_map");
+  map.expect_object();
   std::map<std::string, std::string> shards;
-  for (const auto& [tensor, shard] : index.at("weight_map").items()) {
+  for (const auto& [tensor, shard] : map.raw().items()) {
     const std::string name = shard.is_string() ? shard.get<std::string>() : "";
     if (!is_plain_name(name)) {
       throw InputError("{} is {}, the name of a file in the same directory is needed",
-                       map.where(tensor.c_str()), shown(shard));
+                       map.where(tensor), shown(shard));
     }
     shards.emplace(tensor, name);
   }
@@ -66,19 +66,18 @@ class Fingerprint {
 }  // namespace
 
 Checkpoint::Checkpoint(const std::filesystem::path& directory) : directory_(directory) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(directory, error)) {
+  if (!directory_exists(directory)) {
     throw InputError("{}: no such directory", directory.string());
   }
-  const std::filesystem::path single = directory / kSingle, index = directory / kIndex;
-  if (std::filesystem::exists(single, error)) {
+  const std::filesystem::path single = directory / kWeightsName, index = directory / kIndexName;
+  if (path_exists(single)) {
     files_.emplace_back(single);
     for (const auto& [name, entry] : files_[0].header().tensors) where_.emplace(name, 0);
     for (const auto& [name, type] : files_[0].header().unsupported) where_.emplace(name, 0);
-  } else if (std::filesystem::exists(index, error)) {
+  } else if (path_exists(index)) {
     open_shards(index);
   } else {
-    throw InputError("{}: has neither {} nor {}", directory.string(), kSingle, kIndex);
+    throw InputError("{}: has neither {} nor {}", directory.string(), kWeightsName, kIndexName);
   }
 }
 
@@ -87,9 +86,8 @@ void Checkpoint::open_shards(const std::filesystem::path& index) {
   const std::map<std::string, std::string> shards = read_index(index);
   for (const auto& [tensor, shard] : shards) files.emplace(shard, 0);
   std::vector<std::string> missing;
-  std::error_code error;
   for (const auto& [name, number] : files) {
-    if (!std::filesystem::exists(directory_ / name, error)) missing.push_back(name);
+    if (!path_exists(directory_ / name)) missing.push_back(name);
   }
   if (!missing.empty()) {
     throw InputError("{}: {} of {} shards are missing: {}", directory_.string(), missing.size(),
@@ -104,7 +102,7 @@ void Checkpoint::open_shards(const std::filesystem::path& index) {
     const SafetensorsHeader& header = files_[number].header();
     if (!header.tensors.contains(tensor) && !header.unsupported.contains(tensor)) {
       throw InputError("{}: tensor {} is not in {}, where {} has it", directory_.string(), tensor,
-                       shard, kIndex);
+                       shard, kIndexName);
     }
     where_.emplace(tensor, number);
   }

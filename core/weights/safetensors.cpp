@@ -1,8 +1,6 @@
 #include "core/weights/safetensors.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bit>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/files.hpp"
 
 namespace sluice {
 namespace {
@@ -20,40 +19,18 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kLongestHeader = 100'000'000;  // the format's own limit
 
-// A file, open for reading until the end of the scope.
-class OpenFile {
- public:
-  explicit OpenFile(const std::filesystem::path& path)
-      : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (descriptor_ < 0) {
-      throw InputError("{}: cannot be opened: {}", path.string(), std::strerror(errno));
-    }
-  }
-  ~OpenFile() { ::close(descriptor_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  int descriptor() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
-  const OpenFile file(path);
-  struct stat status {};
-  if (::fstat(file.descriptor(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    throw InputError("{}: not a file", path.string());
-  }
-  const auto bytes = static_cast<std::uint64_t>(status.st_size);
+  const InputFile file(path);
+  const std::uint64_t bytes = file.bytes();
   if (bytes < kLengthBytes) {
     throw InputError("{}: {} bytes, too short for the length of a header: is the file complete?",
                      path.string(), bytes);
   }
   void* mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (mapping == MAP_FAILED) {
-    throw Error("{}: mapping {} bytes failed: {}", path.string(), bytes, std::strerror(errno));
+    throw Error("{}: mapping {} bytes failed: {}", path.string(), bytes, system_message(errno));
   }
   mapping_ = static_cast<const std::byte*>(mapping);
   mapped_bytes_ = bytes;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 
 #include "core/error.hpp"
+#include "core/json.hpp"
 #include "core/weights/safetensors.hpp"
 
 namespace sluice {
@@ -68,7 +68,7 @@ struct Tensor {
 
 // Follows the parser's events and keeps only tensors: a hostile header of 100 MB becomes no tree.
 // Refuses whatever is not where the format has it, so it never goes deeper than three levels.
-class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
+class HeaderReader final : public JsonEvents {
  public:
   explicit HeaderReader(const std::string& file) : file_(file) {}
 
@@ -149,10 +149,6 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     return refuse("a number that is no unsigned integer", text);
   }
   bool binary(binary_t&) override { return refuse("binary", "?"); }
-  bool parse_error(std::size_t, const std::string&,
-                   const nlohmann::json::exception& error) override {
-    throw InputError("{}: the header is not JSON: {}", file_, error.what());
-  }
 
  private:
   // Where the next event belongs.
@@ -243,7 +239,7 @@ void check_offsets(const std::vector<Tensor>& tensors, std::uint64_t data_bytes,
 SafetensorsHeader parse_safetensors_header(std::string_view header, std::uint64_t data_bytes,
                                            const std::string& file) {
   HeaderReader reader(file);
-  nlohmann::json::sax_parse(header.begin(), header.end(), &reader);
+  parse_json_events(header, file + ": the header", reader);
   std::vector<Tensor> tensors = reader.take();
   std::sort(tensors.begin(), tensors.end(), [](const Tensor& a, const Tensor& b) {
     return std::tie(a.offsets, a.name) < std::tie(b.offsets, b.name);

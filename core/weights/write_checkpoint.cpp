@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
+#include "core/atomic_file.hpp"
 #include "core/error.hpp"
+#include "core/files.hpp"
+#include "core/weights/checkpoint_files.hpp"
 
 namespace sluice {
 namespace {
@@ -22,45 +24,6 @@ std::string_view stored_name(DType type) {
 struct Shard {
   std::vector<const TensorSpec*> tensors;
   std::uint64_t bytes = 0;
-};
-
-// A file that appears under its name when it is whole, and not at all when writing fails.
-class AtomicFile {
- public:
-  explicit AtomicFile(std::filesystem::path path)
-      : path_(std::move(path)),
-        unfinished_(path_.parent_path() / (path_.filename().string() + ".part")),
-        out_(unfinished_, std::ios::binary | std::ios::trunc) {
-    check();
-  }
-  ~AtomicFile() {
-    if (finished_) return;
-    out_.close();
-    std::error_code error;
-    std::filesystem::remove(unfinished_, error);
-  }
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
-
-  void write(const void* data, std::uint64_t bytes) {
-    out_.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
-    check();
-  }
-  void finish() {
-    out_.close();
-    check();
-    std::filesystem::rename(unfinished_, path_);
-    finished_ = true;
-  }
-
- private:
-  void check() {
-    if (!out_) throw Error("{}: writing failed", unfinished_.string());
-  }
-
-  std::filesystem::path path_, unfinished_;
-  std::ofstream out_;
-  bool finished_ = false;
 };
 
 std::vector<Shard> split(const ModelPlan& plan, const ITensorSource& source,
@@ -120,15 +83,15 @@ void write_shard(const Shard& shard, const ITensorSource& source,
 
 void write_checkpoint(const ModelPlan& plan, const ITensorSource& source,
                       const std::filesystem::path& directory, std::uint64_t shard_bytes) {
-  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
-    if (std::filesystem::exists(directory / name)) {
+  for (const char* name : {kWeightsName, kIndexName}) {
+    if (path_exists(directory / name)) {
       throw InputError("{}: has {} already; name another directory, or remove it",
                        directory.string(), name);
     }
   }
   const std::vector<Shard> shards = split(plan, source, shard_bytes);
   if (shards.size() == 1) {
-    write_shard(shards[0], source, directory / "model.safetensors");
+    write_shard(shards[0], source, directory / kWeightsName);
     return;
   }
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
@@ -141,10 +104,7 @@ void write_checkpoint(const ModelPlan& plan, const ITensorSource& source,
   }
   // Last, so that a directory with an index is complete.
   const nlohmann::ordered_json index{{"metadata", {{"total_size", total}}}, {"weight_map", map}};
-  const std::string text = index.dump(2) + "\n";
-  AtomicFile file(directory / "model.safetensors.index.json");
-  file.write(text.data(), text.size());
-  file.finish();
+  write_file(directory / kIndexName, index.dump(2) + "\n");
 }
 
 }  // namespace sluice

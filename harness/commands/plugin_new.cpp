@@ -1,10 +1,10 @@
 #include "harness/commands/plugin_new.hpp"
 
 #include <algorithm>
-#include <fstream>
 
+#include "core/atomic_file.hpp"
 #include "core/error.hpp"
-#include "core/json.hpp"
+#include "core/files.hpp"
 #include "core/plugin/plugin_file.hpp"
 #include "harness/paths.hpp"
 
@@ -48,26 +48,21 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 
 fs::path write_new_plugin(const std::string& name, const fs::path& parent, const PluginPath& path) {
   check_name(name, path);
-  const fs::path directory = fs::absolute(parent / name).lexically_normal();
+  const fs::path directory = absolute_path(parent / name);
+  if (path_exists(directory)) throw InputError("{}: is there already", directory.string());
   std::error_code error;
-  if (fs::exists(directory, error)) throw InputError("{}: is there already", directory.string());
   fs::create_directories(directory, error);
   if (error) throw InputError("{}: cannot be made: {}", directory.string(), error.message());
   try {
     for (const char* file : {"CMakeLists.txt", "README.md", "my_policy.cpp"}) {
-      std::string text =
-          read_text_file(shipped_directory("strategies/template") / file, kLargestFile);
+      std::string text = read_file(shipped_directory("strategies/template") / file, kLargestFile);
       replace_all(
           text, "find_package(Sluice REQUIRED)",
           fmt::format("find_package(Sluice REQUIRED HINTS \"{}\")", package_directory().string()));
       replace_all(text, "my_policy", name);
       replace_all(text, "MyPolicy", class_name(name));
       const bool is_source = std::string_view(file) == "my_policy.cpp";
-      const fs::path to = directory / (is_source ? name + ".cpp" : file);
-      std::ofstream out(to, std::ios::binary);
-      out << text;
-      out.close();
-      if (!out) throw Error("{}: cannot be written", to.string());
+      write_file(directory / (is_source ? name + ".cpp" : file), text);
     }
   } catch (...) {
     fs::remove_all(directory, error);

@@ -9,6 +9,7 @@
 #include "harness/commands/plugin_check.hpp"
 #include "harness/commands/plugin_new.hpp"
 #include "harness/commands/plugin_speed.hpp"
+#include "harness/printable.hpp"
 #include "harness/results_file.hpp"
 #include "harness/value.hpp"
 
@@ -84,8 +85,8 @@ void list(const PluginsCommand& command) {
       fmt::print("{:<20} {}\n", entry["name"].get<std::string>(),
                  entry["summary"].get<std::string>());
     else
-      fmt::print("{:<20} refused: {}\n", entry["name"].get<std::string>(),
-                 entry["refused"].get<std::string>());
+      fmt::print("{:<20} refused: {}\n", printable(entry["name"].get<std::string>()),
+                 printable(entry["refused"].get<std::string>()));
   }
   if (!all.empty()) return;
   fmt::print("no policies in:\n");
@@ -157,7 +158,8 @@ void print_trials(const std::vector<PluginTrial>& trials) {
           trial.model, trial.layers, format_bytes(trial.h2d_bytes), trial.hits, trial.misses,
           trial.wasted);
     else
-      fmt::print("FAILED  {}, budget {}: {}\n", trial.model, trial.layers, trial.problem);
+      fmt::print("FAILED  {}, budget {}: {}\n", trial.model, trial.layers,
+                 printable(trial.problem));
   }
 }
 

@@ -1,8 +1,8 @@
 #include "harness/probe.hpp"
 
 #include <filesystem>
-#include <fstream>
 
+#include "core/atomic_file.hpp"
 #include "core/device/make_device.hpp"
 #include "core/error.hpp"
 #include "harness/build_info.hpp"
@@ -38,8 +38,7 @@ void execute(const ProbeCommand& command) {
   const std::string text =
       machine_text(probed, {device->info().name, source + fmt::format(", {}.", utc_now())});
   read_machine(parse_yaml(text, command.to));
-  std::ofstream file(to, std::ios::binary);
-  if (!(file << text << std::flush)) throw Error("{}: cannot be written", command.to);
+  write_file(to, text);
   fmt::print("{}", text);
   say(fmt::format("{} is written; `sluice predict X.yaml --machine {}` uses it", command.to,
                   command.to.ends_with(".yaml") ? command.to : "./" + command.to));

@@ -3,11 +3,12 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "core/json.hpp"
+#include "core/json_node.hpp"
 #include "harness/cell.hpp"
 #include "harness/commands/commands.hpp"
 #include "harness/commands/options.hpp"
 #include "harness/decision_file.hpp"
+#include "harness/printable.hpp"
 #include "harness/value.hpp"
 
 namespace sluice {
@@ -29,10 +30,9 @@ Experiment experiment_of(const RecordedRun& recorded, const ReplayCommand& comma
   const YamlNode root = parse_yaml(given.dump(), command.file);
   Experiment experiment = make_experiment(read_document(root, overrides).base, command.file);
   // As often as the recorded run, whatever the device would do by itself: steps are counted on.
-  const JsonObject measure =
-      JsonObject(recorded.experiment, command.file, "experiment").object("measure");
-  experiment.warmup = static_cast<std::uint32_t>(measure.integer("warmup", 0, 1 << 30));
-  experiment.repeats = static_cast<std::uint32_t>(measure.integer("repeats", 1, 1 << 30));
+  const JsonNode measure = JsonNode(recorded.experiment, command.file, "experiment").at("measure");
+  experiment.warmup = static_cast<std::uint32_t>(measure.at("warmup").integer(0, 1 << 30));
+  experiment.repeats = static_cast<std::uint32_t>(measure.at("repeats").integer(1, 1 << 30));
   experiment.policy = {std::string(kResidentPolicy), {}, {}};  // no plug-in is needed
   return experiment;
 }
@@ -66,7 +66,7 @@ void execute(const ReplayCommand& command) {
     compare("tokens", recorded.tokens_hash, result.figures["tokens_hash"]);
   const Json& rate = result.figures["decode_tokens_per_second"];
   if (rate.is_number()) fmt::print("{:<10} {:.2f} tokens/s\n", "decode", rate.get<double>());
-  for (const std::string& reason : result.reasons) fmt::print("not valid  {}\n", reason);
+  for (const std::string& reason : result.reasons) fmt::print("not valid  {}\n", printable(reason));
   if (!agrees || !result.reasons.empty()) command.exit_code->value = 1;
 }
 

@@ -1,15 +1,16 @@
 #include <fmt/core.h>
 
 #include <filesystem>
-#include <fstream>
 
+#include "core/atomic_file.hpp"
 #include "core/error.hpp"
-#include "core/json.hpp"
+#include "core/files.hpp"
 #include "core/weights/write_checkpoint.hpp"
 #include "harness/commands/commands.hpp"
 #include "harness/paths.hpp"
 #include "harness/progress.hpp"
 #include "harness/value.hpp"
+#include "models/model_files.hpp"
 #include "models/model_source.hpp"
 
 namespace sluice {
@@ -25,32 +26,31 @@ struct SynthesizeCommand {
 void execute(const SynthesizeCommand& command) {
   const fs::path shapes = configs_directory() / "models";
   const ModelSource model = open_model(SyntheticLocation{command.name, command.seed}, shapes);
-  fs::path to = fs::absolute(expand_home(command.to)).lexically_normal();
+  fs::path to = absolute_path(expand_home(command.to));
   if (!to.has_filename()) to = to.parent_path();
-  std::error_code error;
-  if (fs::exists(to, error) && !(fs::is_directory(to, error) && fs::is_empty(to, error)))
+  if (path_exists(to) && !(directory_exists(to) && entries_of(to).empty()))
     throw InputError("--to {}: exists and is not an empty directory", to.string());
 
   // Written beside its place and moved there when it is whole.
   fs::path partial = to;
   partial += ".partial";
-  fs::remove_all(partial);
-  fs::create_directories(partial, error);
+  std::error_code error;
+  fs::remove_all(partial, error);
+  if (!error) fs::create_directories(partial, error);
   if (error) throw InputError("--to {}: cannot be made: {}", to.string(), error.message());
   try {
     write_checkpoint(model.plan, *model.tensors, partial, 4ull << 30);
-    std::ofstream config(partial / "config.json", std::ios::binary);
-    config << read_text_file(shapes / (command.name + ".json"), 1u << 20);
-    config.close();
-    if (!config) throw Error("{}: config.json cannot be written", partial.string());
-    fs::remove(to);
-    fs::rename(partial, to);
+    write_file(partial / kConfigName,
+               read_file(shapes / (command.name + ".json"), kLargestModelFile));
+    fs::rename(partial, to, error);  // an empty directory gives way
+    if (error)
+      throw Error("{}: cannot be moved to {}: {}", partial.string(), to.string(), error.message());
   } catch (...) {
     fs::remove_all(partial, error);
     throw;
   }
   std::uint64_t bytes = 0;
-  for (const fs::directory_entry& entry : fs::directory_iterator(to)) bytes += entry.file_size();
+  for (const fs::path& file : entries_of(to)) bytes += InputFile(file).bytes();
   say(fmt::format("{}: {}", to.string(), format_bytes(bytes)));
 }
 

@@ -1,9 +1,8 @@
 #include <fmt/core.h>
 
-#include <iostream>
-#include <iterator>
-
 #include "core/error.hpp"
+#include "core/files.hpp"
+#include "core/json.hpp"
 #include "harness/commands/commands.hpp"
 #include "harness/paths.hpp"
 #include "models/chat_format.hpp"
@@ -14,20 +13,15 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
+constexpr std::uint64_t kLargestInput = 1ull << 30;
+
 struct TokenizeCommand {
   std::string tokenizer;
   bool decode = false, chat = false, no_special = false;
 };
 
 OrderedJson read_input() {
-  const std::string text{std::istreambuf_iterator<char>(std::cin),
-                         std::istreambuf_iterator<char>()};
-  OrderedJson input;
-  try {
-    input = OrderedJson::parse(text);
-  } catch (const OrderedJson::exception& error) {
-    throw InputError("standard input: not JSON: {}", error.what());
-  }
+  OrderedJson input = parse_ordered_json(read_standard_input(kLargestInput), "standard input");
   if (!input.is_array())
     throw InputError("standard input: must be a JSON array, not {}", input.type_name());
   return input;

@@ -44,7 +44,7 @@ std::vector<AddedToken> load_added_tokens(const JsonNode& section, const Vocabul
   for (std::size_t i = 0; i < count; ++i) {
     const JsonNode entry = section[i];
     AddedToken token;
-    token.id = static_cast<TokenId>(entry.at("id").number_up_to(kLargestTokenId));
+    token.id = static_cast<TokenId>(entry.at("id").integer(0, kLargestTokenId));
     token.content = entry.at("content").string();
     token.single_word = entry.boolean_or("single_word", false);
     token.lstrip = entry.boolean_or("lstrip", false);

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "models/tokenizer/json_node.hpp"
+#include "core/json_node.hpp"
 #include "models/tokenizer/vocabulary.hpp"
 
 namespace sluice {

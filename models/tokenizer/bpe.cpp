@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "core/error.hpp"
 #include "models/tokenizer/byte_alphabet.hpp"
 #include "models/tokenizer/utf8.hpp"
 

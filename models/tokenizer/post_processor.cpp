@@ -12,7 +12,7 @@ void append_special(const JsonNode& piece, const JsonNode& section, std::vector<
   const std::string& name = piece.at("id").string();
   const JsonNode listed = section.at("special_tokens").at(name).at("ids");
   for (std::size_t i = 0; i < listed.size(); ++i) {
-    ids.push_back(static_cast<TokenId>(listed[i].number_up_to(kLargestTokenId)));
+    ids.push_back(static_cast<TokenId>(listed[i].integer(0, kLargestTokenId)));
   }
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "models/tokenizer/json_node.hpp"
+#include "core/json_node.hpp"
 #include "models/tokenizer/vocabulary.hpp"
 
 namespace sluice {

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "core/error.hpp"
 #include "models/tokenizer/unicode.hpp"
 #include "models/tokenizer/utf8.hpp"
 

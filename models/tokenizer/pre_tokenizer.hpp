@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "models/tokenizer/json_node.hpp"
+#include "core/json_node.hpp"
 #include "models/tokenizer/regex.hpp"
 
 namespace sluice {

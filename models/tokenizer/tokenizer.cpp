@@ -6,10 +6,14 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/error.hpp"
+#include "core/files.hpp"
+#include "core/json.hpp"
+#include "core/json_node.hpp"
+#include "models/model_files.hpp"
 #include "models/tokenizer/added_tokens.hpp"
 #include "models/tokenizer/bpe.hpp"
 #include "models/tokenizer/byte_alphabet.hpp"
-#include "models/tokenizer/json_node.hpp"
 #include "models/tokenizer/post_processor.hpp"
 #include "models/tokenizer/pre_tokenizer.hpp"
 #include "models/tokenizer/unicode.hpp"
@@ -156,16 +160,14 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
 Tokenizer Tokenizer::load(const std::filesystem::path& file_or_directory) {
-  std::error_code status;
-  const std::filesystem::path file = std::filesystem::is_directory(file_or_directory, status)
-                                         ? file_or_directory / "tokenizer.json"
-                                         : file_or_directory;
-  return parse(read_text_file(file), file);
+  const std::filesystem::path file =
+      directory_exists(file_or_directory) ? file_or_directory / kTokenizerName : file_or_directory;
+  return parse(read_file(file, kLargestTokenizer), file);
 }
 
 Tokenizer Tokenizer::parse(std::string_view text, const std::filesystem::path& file) {
-  const nlohmann::json json = parse_json(text, file);
-  const JsonNode root(json, file);
+  const nlohmann::json json = parse_json(text, file.string());
+  const JsonNode root(json, file.string());
   root.expect_object();
 
   auto state = std::make_unique<State>();

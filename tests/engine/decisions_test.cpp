@@ -137,7 +137,7 @@ TEST_CASE("a line that is no decision is refused with its place") {
   const auto message = [](const std::string& line) {
     return input_error([&] { read_decisions("{\"decisions\":1}\n" + line, "F"); });
   };
-  CHECK(message("{\"step\":").find("F:2: not JSON") == 0);
+  CHECK(message("{\"step\":").find("F:2:9: not JSON: ") == 0);
   CHECK(message(R"({"step":0,"wish":1,"answer":"accepted"})") ==
         "F:2: step: no step stands before this decision");
   const std::string step = R"({"step":0,"phase":"decode","tokens":1,"needs":[1]})"

@@ -168,7 +168,7 @@ TEST_CASE("a replay that comes to something else says so and fails") {
   CHECK(torn.exit_code == 2);
   const Finished other = run_sluice({"replay", yaml});
   CHECK(other.exit_code == 2);
-  CHECK_THAT(other.err, Contains("x.yaml:1: not JSON"));
+  CHECK_THAT(other.err, Contains("x.yaml:1:1: not JSON"));
 }
 
 }  // namespace sluice

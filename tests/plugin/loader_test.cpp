@@ -61,7 +61,7 @@ TEST_CASE("a fingerprint by hand") {
 TEST_CASE("files that are no libraries are refused") {
   const ScratchDir dir;
   CHECK(refusal(dir.path() / "missing.so") == "no such file");
-  CHECK(refusal(dir.path()) == "not a file");
+  CHECK(refusal(dir.path()) == "not a file, but a directory");
   CHECK(refusal(dir.write("text.so", "int main() {}\n")) == "not a shared library");
   CHECK(refusal(dir.write("empty.so", "")) == "not a shared library");
 }

@@ -1,11 +1,15 @@
 #include "core/plugin/search_path.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 
 #include "core/error.hpp"
 #include "tests/catch.hpp"
+#include "tests/messages.hpp"
 #include "tests/plugin/scoped_env.hpp"
 #include "tests/scratch_dir.hpp"
+#include "tests/unprivileged.hpp"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -72,6 +76,34 @@ TEST_CASE("two files of one name in one rank are refused with both") {
   // The same bytes twice are one policy.
   b.write("mine.so", "one");
   CHECK(PluginPath().find("mine") == in_a);
+}
+
+TEST_CASE("two files of one name that cannot be read are two") {
+  const ScratchDir a, b;
+  for (const ScratchDir* dir : {&a, &b})
+    REQUIRE(::mkfifo((dir->path() / "mine.so").c_str(), 0600) == 0);
+  const ScopedEnv env(kVariable, "");
+  const PluginPath path({a.path(), b.path()});
+  CHECK(message(path, "mine").find("is there twice") != std::string::npos);
+  CHECK(path.list().at(0).refused.find("is there twice") != std::string::npos);
+}
+
+TEST_CASE("a directory of the path that may not be read or searched is named") {
+  const ScratchDir dir;
+  const ScopedEnv env(kVariable, (dir.path() / "closed").string());
+  fs::permissions(dir.path(), fs::perms::all);
+  fs::create_directory(dir.path() / "closed");
+  fs::permissions(dir.path() / "closed", fs::perms::none);
+  {
+    const test::Unprivileged user;
+    const auto says = [&](const auto& f) {
+      return input_error(f).find(dir.path().string() + "/closed") == 0;
+    };
+    CHECK(says([] { PluginPath().list(); }));
+    CHECK(says([] { PluginPath().find("prefetch"); }));
+    CHECK(says([&] { PluginPath({dir.path() / "closed" / "below"}); }));
+  }
+  fs::permissions(dir.path() / "closed", fs::perms::all);
 }
 
 TEST_CASE("an unknown name is refused with the nearest and where it was looked for") {

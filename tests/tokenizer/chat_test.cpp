@@ -179,7 +179,7 @@ TEST_CASE("a bad message is refused by its index") {
 TEST_CASE("a directory without a chat format, or with one that is not supported, is refused") {
   CHECK_THROWS_WITH(ChatFormat::load("no/such/directory"), Contains("no chat format"));
   CHECK_THROWS_WITH(ChatFormat::load(TemplateDirectory(Json{{"chat_template", 3}}).path()),
-                    Contains("tokenizer_config.json: chat_template: must be an array"));
+                    Contains("tokenizer_config.json: chat_template is 3, an array is needed"));
   CHECK_THROWS_WITH(
       ChatFormat::load(TemplateDirectory(Json{{"chat_template", "a\n{% include 'x' %}"}}).path()),
       Contains("chat_template: line 2: the block 'include' is not supported"));

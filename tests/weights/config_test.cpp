@@ -343,7 +343,7 @@ TEST_CASE("a config that is no JSON object is refused") {
   const auto message = [](std::string_view text) {
     return input_error([&] { parse_model_config(text, "DIR/config.json"); });
   };
-  CHECK(contains(message(""), "DIR/config.json: not JSON"));
+  CHECK(contains(message(""), "DIR/config.json:1:1: not JSON"));
   CHECK(contains(message("{\"hidden_size\": 1e999}"), "not JSON"));
   CHECK(contains(message("[]"), "an object is needed"));
   CHECK(contains(message("{\"a\":" + std::string(100'000, '[')), "nested deeper than 64"));

@@ -1,6 +1,8 @@
 // One safetensors file: what it gives, and every way in which it may be broken.
 #include "core/weights/safetensors.hpp"
 
+#include <sys/stat.h>
+
 #include "tests/weights/helpers.hpp"
 
 using namespace sluice;
@@ -101,15 +103,19 @@ TEST_CASE("a safetensors header longer than the format allows is refused unread"
 
 TEST_CASE("safetensors paths that are no file are refused") {
   const ScratchDir dir;
-  CHECK(contains(input_error([&] { SafetensorsFile file(dir.path() / "none"); }),
-                 "cannot be opened"));
+  CHECK(contains(input_error([&] { SafetensorsFile file(dir.path() / "none"); }), "no such file"));
   CHECK(contains(input_error([&] { SafetensorsFile file(dir.path()); }), "not a file"));
+  REQUIRE(::mkfifo((dir.path() / "pipe").c_str(), 0600) == 0);
+  CHECK(contains(input_error([&] { SafetensorsFile file(dir.path() / "pipe"); }),
+                 "pipe: not a file, but a pipe"));
 }
 
 TEST_CASE("safetensors headers that are not what the format says are refused") {
   const auto tensor = [](const std::string& fields) { return "{\"a\":{" + fields + "}}"; };
   CHECK(contains(refused("nonsense", 0), "not JSON"));
-  CHECK(contains(refused("{} {}", 0), "not JSON"));
+  CHECK(contains(refused("{} {}", 0), "the header:1:4: not JSON"));
+  CHECK(contains(refused(std::string("{}\0", 3), 0), "the header:1:3: not JSON: a zero byte"));
+  CHECK(contains(refused(std::string("{}\0{}", 5), 0), "a zero byte"));
   CHECK(contains(refused("{\"a\":\"\xff\xfe\"}", 0), "not JSON"));
   CHECK(contains(refused("[]", 0), "an array"));
   CHECK(contains(refused("7", 0), "a number"));
