@@ -9,6 +9,7 @@
 #include "core/json.hpp"
 #include "core/nearest.hpp"
 #include "core/weights/checkpoint.hpp"
+#include "core/weights/quantised_checkpoint.hpp"
 #include "core/weights/synthetic.hpp"
 #include "models/model_plan.hpp"
 
@@ -26,11 +27,20 @@ ModelSource open_checkpoint(const std::filesystem::path& directory) {
   model.config = load_model_config(directory);
   model.plan = plan_model(model.config);
   auto checkpoint = std::make_unique<Checkpoint>(directory);
-  check_all_used(model.plan, checkpoint->names(), directory.string());
-  for (const UnitSpec& unit : model.plan.units) {
-    for (const TensorSpec& tensor : unit.tensors) checkpoint->stored_type(tensor);
+  std::vector<std::string> names;
+  if (model.config.quantisation) {
+    auto quantised = std::make_unique<QuantisedCheckpoint>(
+        std::move(checkpoint), model.plan, *model.config.quantisation, model.config.dtype);
+    names = quantised->names();
+    model.tensors = std::move(quantised);
+  } else {
+    names = checkpoint->names();
+    model.tensors = std::move(checkpoint);
   }
-  model.tensors = std::move(checkpoint);
+  check_all_used(model.plan, names, directory.string());
+  for (const UnitSpec& unit : model.plan.units) {
+    for (const TensorSpec& tensor : unit.tensors) model.tensors->stored_type(tensor);
+  }
   return model;
 }
 
