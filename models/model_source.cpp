@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "core/nearest.hpp"
 #include "core/weights/checkpoint.hpp"
 #include "core/weights/quantised_checkpoint.hpp"
+#include "core/weights/quantised_copy.hpp"
 #include "core/weights/synthetic.hpp"
 #include "models/model_plan.hpp"
 
@@ -17,6 +19,45 @@ namespace sluice {
 namespace {
 
 constexpr std::uint64_t kLargestShape = 1ull << 20;
+
+void use_copies(ModelSource& model, const std::filesystem::path& directory, const Note& note) {
+  std::string fingerprint;  // worked out where there is a copy
+  for (const Encoding encoding : {Encoding::int8, Encoding::int4}) {
+    const std::filesystem::path path = quantised_copy_path(directory, encoding);
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) continue;
+    QuantisedCopyFile copy(path, encoding);
+    if (fingerprint.empty()) fingerprint = source_fingerprint(model.plan, *model.tensors);
+    if (!copy.is_of(fingerprint)) {
+      note(
+          fmt::format("{}: not used: it was made of other weights than the checkpoint has now, or "
+                      "by another version; `sluice quantize {} --to {}` makes it again",
+                      path.string(), directory.string(), name_of(encoding)));
+      continue;
+    }
+    copy.check(model.plan);
+    model.tensors = std::make_unique<QuantisedCopy>(std::move(model.tensors), std::move(copy));
+  }
+}
+
+ModelSource open_synthetic(const SyntheticLocation& location, const std::filesystem::path& shapes) {
+  const std::vector<std::string> known = known_shapes(shapes);
+  if (std::find(known.begin(), known.end(), location.name) == known.end()) {
+    const std::vector<std::string> nearest = nearest_names(location.name, known);
+    throw InputError("no model shape {} in {}; {}: {}", location.name, shapes.string(),
+                     nearest.empty() ? "known are" : "near are",
+                     fmt::join(nearest.empty() ? known : nearest, ", "));
+  }
+  const std::filesystem::path path = shapes / (location.name + ".json");
+  ModelSource model;
+  model.config = parse_model_config(read_text_file(path, kLargestShape), path.string());
+  model.plan = plan_model(model.config);
+  model.tensors =
+      std::make_unique<SyntheticWeights>(location.name, location.seed, model.config.dtype);
+  return model;
+}
+
+}  // namespace
 
 ModelSource open_checkpoint(const std::filesystem::path& directory) {
   std::error_code error;
@@ -44,25 +85,6 @@ ModelSource open_checkpoint(const std::filesystem::path& directory) {
   return model;
 }
 
-ModelSource open_synthetic(const SyntheticLocation& location, const std::filesystem::path& shapes) {
-  const std::vector<std::string> known = known_shapes(shapes);
-  if (std::find(known.begin(), known.end(), location.name) == known.end()) {
-    const std::vector<std::string> nearest = nearest_names(location.name, known);
-    throw InputError("no model shape {} in {}; {}: {}", location.name, shapes.string(),
-                     nearest.empty() ? "known are" : "near are",
-                     fmt::join(nearest.empty() ? known : nearest, ", "));
-  }
-  const std::filesystem::path path = shapes / (location.name + ".json");
-  ModelSource model;
-  model.config = parse_model_config(read_text_file(path, kLargestShape), path.string());
-  model.plan = plan_model(model.config);
-  model.tensors =
-      std::make_unique<SyntheticWeights>(location.name, location.seed, model.config.dtype);
-  return model;
-}
-
-}  // namespace
-
 std::vector<std::string> known_shapes(const std::filesystem::path& shapes) {
   std::error_code error;
   if (!std::filesystem::is_directory(shapes, error)) {
@@ -76,9 +98,17 @@ std::vector<std::string> known_shapes(const std::filesystem::path& shapes) {
   return names;
 }
 
-ModelSource open_model(const ModelLocation& location, const std::filesystem::path& shapes) {
+void note_on_standard_error(const std::string& line) {
+  std::fputs((line + "\n").c_str(), stderr);  // where it cannot be written it is lost
+}
+
+ModelSource open_model(const ModelLocation& location, const std::filesystem::path& shapes,
+                       const Note& note) {
   if (const auto* checkpoint = std::get_if<CheckpointLocation>(&location)) {
-    return open_checkpoint(checkpoint->directory);
+    ModelSource model = open_checkpoint(checkpoint->directory);
+    // What comes quantised is there in its encoding already.
+    if (!model.config.quantisation) use_copies(model, checkpoint->directory, note);
+    return model;
   }
   return open_synthetic(std::get<SyntheticLocation>(location), shapes);
 }
