@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Quantises a checkpoint's matrices with numpy and compares codes and scales with the copies beside it that
-`sluice quantize` wrote. Every bit must be the same.
+"""Quantises a checkpoint's matrices with numpy and compares codes, scales and checksums with the copies beside it
+that `sluice quantize` wrote. Every bit must be the same.
 
     check_quantised.py MODEL        the directory, with sluice-int8.safetensors or sluice-int4.safetensors or both
 
@@ -16,6 +16,8 @@ GROUP = 128
 SHRINKS = [np.float32(x) for x in (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65)]
 NIBBLE_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]
 ROW_ALIGNMENT = 16
+CHECKSUM_ROWS = 16
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 TYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "U8": "u1", "U64": "<u8"}
 
 
@@ -116,6 +118,46 @@ def int4(values):
     return padded(packed.reshape(rows, -1)), scales
 
 
+def mix(x):
+    """The finaliser of SplitMix64."""
+    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return x ^ x >> np.uint64(31)
+
+
+def hash_bytes(data, start):
+    """Of each row of bytes, eight at a time."""
+    hashes = mix(start + GOLDEN + np.uint64(data.shape[1]))
+    words = np.ascontiguousarray(np.pad(data, ((0, 0), (0, -data.shape[1] % 8)))).view("<u8")
+    for i in range(words.shape[1]):
+        hashes = mix(hashes ^ words[:, i]) + GOLDEN
+    return hashes
+
+
+def hash_bulk(data, start):
+    """Of each row of bytes, four words at a time."""
+    whole = data.shape[1] // 32 * 32
+    words = np.ascontiguousarray(data[:, :whole]).view("<u8").reshape(len(data), -1, 4)
+    chains = np.zeros((len(data), 4), np.uint64)
+    for i in range(words.shape[1]):
+        chains = mix(chains ^ words[:, i]) + GOLDEN
+    return hash_bytes(data[:, whole:], hash_bytes(chains.view(np.uint8), start))
+
+
+def checksums(codes, scales):
+    """Of each CHECKSUM_ROWS rows of codes and then their scales."""
+    scales = np.ascontiguousarray(scales).view(np.uint8).reshape(len(codes), -1)
+    whole = len(codes) // CHECKSUM_ROWS * CHECKSUM_ROWS
+    out = []
+    for first, last, rows in ((0, whole, CHECKSUM_ROWS), (whole, len(codes), len(codes) - whole)):
+        if last == first:
+            continue
+        blocks = (last - first) // rows
+        start = hash_bulk(codes[first:last].reshape(blocks, -1), np.zeros(blocks, np.uint64))
+        out.append(hash_bulk(scales[first:last].reshape(blocks, -1), start))
+    return np.concatenate(out)
+
+
 QUANTISERS = {"int8": int8, "int4": int4}
 
 
@@ -133,7 +175,7 @@ def check(copy, sources):
         if source is None:
             raise Refused(f"{copy.path}: has {matrix}, which the checkpoint has not")
         codes, scales = QUANTISERS[encoding](source.values(matrix))
-        for ours, part in ((codes, ".codes"), (scales, ".scales")):
+        for ours, part in ((codes, ".codes"), (scales, ".scales"), (checksums(codes, scales), ".checksums")):
             if not same(ours, copy.stored(matrix + part)[0]):
                 wrong.append(matrix + part)
     return wrong, len(matrices)

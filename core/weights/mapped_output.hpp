@@ -11,8 +11,9 @@ namespace sluice {
 class MappedOutput {
  public:
   // Takes the space at once, so that a full disk is an Error here and not a signal later. The file
-  // has no name before finish(), so whatever ends the process leaves nothing; on file systems without
-  // such files, or unless `unnamed`, it is `path`.part, which only a killed process leaves behind.
+  // has no name before finish(), so whatever ends the process leaves nothing. On file systems without
+  // such files, unless `unnamed`, and for a moment in finish(), it is `path`.part, which a process
+  // that is killed leaves behind and the next one takes the place of.
   MappedOutput(std::filesystem::path path, std::uint64_t bytes, bool unnamed = true);
   ~MappedOutput();
   MappedOutput(const MappedOutput&) = delete;

@@ -40,8 +40,8 @@ struct CopyShapes {
   std::uint64_t checksum(std::uint64_t i, const std::byte* codes_at,
                          const std::byte* scales_at) const {
     const std::uint64_t first = i * kChecksumRows, n = std::min(kChecksumRows, rows - first);
-    return hash_bytes({scales_at + first * scale_bytes, n * scale_bytes},
-                      hash_bytes({codes_at + first * code_bytes, n * code_bytes}, 0));
+    return hash_bulk({scales_at + first * scale_bytes, n * scale_bytes},
+                     hash_bulk({codes_at + first * code_bytes, n * code_bytes}, 0));
   }
 };
 
@@ -58,7 +58,7 @@ inline std::vector<const TensorSpec*> matrices_of(const ModelPlan& plan) {
 // Of the blocks' checksums of all matrices, in the plan's order.
 class ChecksumOfAll {
  public:
-  void add(std::span<const std::byte> checksums) { hash_ = hash_bytes(checksums, hash_); }
+  void add(std::span<const std::byte> checksums) { hash_ = hash_bulk(checksums, hash_); }
   std::string text() const;
 
  private:
