@@ -62,7 +62,8 @@ void add_quantize(CLI::App& app) {
       ->required();
   command.add_option("--to", options->to, "int8 or int4")->type_name("ENCODING")->required();
   command
-      .add_option("--out", options->out, "another directory for the file, which is used only from MODEL")
+      .add_option("--out", options->out,
+                  "another directory for the file, which is used only from MODEL")
       ->type_name("DIR");
   command.callback([options] { execute(*options); });
 }

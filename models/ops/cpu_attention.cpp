@@ -6,8 +6,8 @@
 //
 #include <hwy/highway.h>
 
-#include "models/ops/cpu_attention-inl.hpp"
 #include "core/parallel.hpp"
+#include "models/ops/cpu_attention-inl.hpp"
 #include "models/ops/cpu_kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
