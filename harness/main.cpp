@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   sluice::add_probe(app);
   sluice::add_tokenize(app);
   sluice::add_synthesize(app);
+  sluice::add_quantize(app);
   try {
     app.parse(argc, argv);
     check_output();

@@ -12,6 +12,7 @@
 #include "core/json.hpp"
 #include "core/json_node.hpp"
 #include "models/model_files.hpp"
+#include "models/quantisation_config.hpp"
 
 namespace sluice {
 namespace {
@@ -220,12 +221,6 @@ void refuse_what_is_not_followed(const JsonNode& config, std::int32_t layers) {
     throw InputError("{} is true: sliding windows are not supported",
                      config.where("use_sliding_window"));
   }
-  if (config.has("quantization_config")) {
-    throw InputError(
-        "{}: quantised checkpoints are not supported, a checkpoint of float32, "
-        "bfloat16 or float16 is needed",
-        config.where("quantization_config"));
-  }
   if (!config.has("layer_types")) return;
   const nlohmann::json& types = config.at("layer_types").raw();
   if (!types.is_array() || types.size() != static_cast<std::size_t>(layers)) {
@@ -273,6 +268,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& file) {
       model.architecture == Architecture::qwen3 || model.architecture == Architecture::qwen3_moe;
   model.rope = read_rope(config);
   model.dtype = dtype_of(config);
+  model.quantisation = read_quantisation(config);
   if (model.architecture == Architecture::qwen3_moe) {
     model.experts = read_experts(config, model.layers);
   }

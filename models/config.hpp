@@ -4,11 +4,13 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/dtype.hpp"
+#include "core/weights/quantised_format.hpp"
 
 namespace sluice {
 
@@ -57,6 +59,7 @@ struct ModelConfig {
   RopeConfig rope;
   DType dtype = DType::bf16;  // of the activations, unless asked otherwise
   ExpertConfig experts;
+  std::optional<QuantisedFormat> quantisation;  // of the checkpoint's matrices; none: values
 
   bool has_experts(std::int32_t layer) const;
   std::int32_t q_size() const { return heads * head_dim; }      // rows of q_proj
@@ -65,7 +68,8 @@ struct ModelConfig {
 
 // Reads `text`, the content of a config.json; `file` names it in errors. Throws InputError, naming
 // file and key, for a key that is missing though the model's output depends on it, for a value out
-// of range, and for a switch that no kernel here follows (sliding windows, another activation).
+// of range, for a switch that no kernel here follows (sliding windows, another activation), and for
+// weights quantised in a way that is not supported.
 ModelConfig parse_model_config(std::string_view text, const std::string& file);
 
 // The same from `directory`/config.json.

@@ -4,11 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "core/error.hpp"
 #include "core/files.hpp"
 #include "core/nearest.hpp"
 #include "core/weights/checkpoint.hpp"
+#include "core/weights/quantised_checkpoint.hpp"
+#include "core/weights/quantised_copy.hpp"
 #include "core/weights/synthetic.hpp"
 #include "models/model_files.hpp"
 #include "models/model_plan.hpp"
@@ -16,20 +19,23 @@
 namespace sluice {
 namespace {
 
-ModelSource open_checkpoint(const std::filesystem::path& directory) {
-  if (!directory_exists(directory)) {
-    throw InputError("{}: no such model directory", directory.string());
+void use_copies(ModelSource& model, const std::filesystem::path& directory, const Note& note) {
+  std::string fingerprint;  // worked out where there is a copy
+  for (const Encoding encoding : {Encoding::int8, Encoding::int4}) {
+    const std::filesystem::path path = quantised_copy_path(directory, encoding);
+    if (!path_exists(path)) continue;
+    QuantisedCopyFile copy(path, encoding);
+    if (fingerprint.empty()) fingerprint = source_fingerprint(model.plan, *model.tensors);
+    if (!copy.is_of(fingerprint)) {
+      note(
+          fmt::format("{}: not used: it was made of other weights than the checkpoint has now, or "
+                      "by another version; `sluice quantize {} --to {}` makes it again",
+                      path.string(), directory.string(), name_of(encoding)));
+      continue;
+    }
+    copy.check(model.plan);
+    model.tensors = std::make_unique<QuantisedCopy>(std::move(model.tensors), std::move(copy));
   }
-  ModelSource model;
-  model.config = load_model_config(directory);
-  model.plan = plan_model(model.config);
-  auto checkpoint = std::make_unique<Checkpoint>(directory);
-  check_all_used(model.plan, checkpoint->names(), directory.string());
-  for (const UnitSpec& unit : model.plan.units) {
-    for (const TensorSpec& tensor : unit.tensors) checkpoint->stored_type(tensor);
-  }
-  model.tensors = std::move(checkpoint);
-  return model;
 }
 
 ModelSource open_synthetic(const SyntheticLocation& location, const std::filesystem::path& shapes) {
@@ -51,6 +57,31 @@ ModelSource open_synthetic(const SyntheticLocation& location, const std::filesys
 
 }  // namespace
 
+ModelSource open_checkpoint(const std::filesystem::path& directory) {
+  if (!directory_exists(directory)) {
+    throw InputError("{}: no such model directory", directory.string());
+  }
+  ModelSource model;
+  model.config = load_model_config(directory);
+  model.plan = plan_model(model.config);
+  auto checkpoint = std::make_unique<Checkpoint>(directory);
+  std::vector<std::string> names;
+  if (model.config.quantisation) {
+    auto quantised = std::make_unique<QuantisedCheckpoint>(
+        std::move(checkpoint), model.plan, *model.config.quantisation, model.config.dtype);
+    names = quantised->names();
+    model.tensors = std::move(quantised);
+  } else {
+    names = checkpoint->names();
+    model.tensors = std::move(checkpoint);
+  }
+  check_all_used(model.plan, names, directory.string());
+  for (const UnitSpec& unit : model.plan.units) {
+    for (const TensorSpec& tensor : unit.tensors) model.tensors->stored_type(tensor);
+  }
+  return model;
+}
+
 std::vector<std::string> known_shapes(const std::filesystem::path& shapes) {
   if (!directory_exists(shapes)) {
     throw InputError("{}: no such directory of model shapes", shapes.string());
@@ -63,9 +94,17 @@ std::vector<std::string> known_shapes(const std::filesystem::path& shapes) {
   return names;
 }
 
-ModelSource open_model(const ModelLocation& location, const std::filesystem::path& shapes) {
+void note_on_standard_error(const std::string& line) {
+  std::fputs((line + "\n").c_str(), stderr);  // where it cannot be written it is lost
+}
+
+ModelSource open_model(const ModelLocation& location, const std::filesystem::path& shapes,
+                       const Note& note) {
   if (const auto* checkpoint = std::get_if<CheckpointLocation>(&location)) {
-    return open_checkpoint(checkpoint->directory);
+    ModelSource model = open_checkpoint(checkpoint->directory);
+    // What comes quantised is there in its encoding already.
+    if (!model.config.quantisation) use_copies(model, checkpoint->directory, note);
+    return model;
   }
   return open_synthetic(std::get<SyntheticLocation>(location), shapes);
 }

@@ -3,12 +3,14 @@
 
   scripts_test.py Counting GetModel Reference    need nothing
   scripts_test.py Conversion           needs numpy: of this Python, or of the environment that get_model.py made
+  scripts_test.py Quantised            the same, and the executable, in the environment's SLUICE
 """
 
 import io
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -184,8 +186,58 @@ class Reference(unittest.TestCase):
             hf_reference.parse(["time", "m", "--", "--policy", "x"])
 
 
+class Quantised(unittest.TestCase):
+    """What `sluice quantize` writes against numpy."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.model = pathlib.Path(scratch.name) / "model"
+
+    def copy(self, name):
+        shutil.copytree(SCRIPTS.parent / "tests" / "data" / "hf" / name, self.model, dirs_exist_ok=True)
+        for encoding in ("int8", "int4"):
+            subprocess.run([os.environ["SLUICE"], "quantize", self.model, "--to", encoding], check=True,
+                           stderr=subprocess.DEVNULL)
+
+    def check(self):
+        done = subprocess.run([sys.executable, SCRIPTS / "check_quantised.py", self.model], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+        return done.stdout.splitlines(), done.stderr, done.returncode
+
+    def test_numpy_has_the_same_codes_and_scales(self):
+        for name in ("qwen2-tiny", "qwen3-tiny-f32", "qwen3-tiny-f16", "qwen3-tiny-tied-sharded", "qwen3moe-tiny"):
+            with self.subTest(name):
+                shutil.rmtree(self.model, ignore_errors=True)
+                self.copy(name)
+                lines, _, code = self.check()
+                self.assertEqual(code, 0)
+                self.assertEqual(len(lines), 2)
+                for line in lines:
+                    self.assertRegex(line, r"^sluice-int[48]\.safetensors: [1-9][0-9]* matrices, all equal$")
+
+    def test_other_codes_or_scales_are_seen(self):
+        self.copy("qwen2-tiny")
+        file = self.model / "sluice-int4.safetensors"
+        for at, part in ((-1, "scales"), (None, "codes")):
+            content = bytearray(file.read_bytes())
+            at = 8 + int.from_bytes(content[:8], "little") if at is None else at
+            content[at] ^= 1
+            file.write_bytes(content)
+            lines, _, code = self.check()
+            self.assertEqual(code, 1)
+            self.assertIn("all equal", lines[0])
+            self.assertRegex(lines[1], f"tensors differ: .*{part}")
+
+    def test_a_model_without_copies_is_refused(self):
+        shutil.copytree(SCRIPTS.parent / "tests" / "data" / "hf" / "qwen2-tiny", self.model)
+        _, errors, code = self.check()
+        self.assertEqual(code, 2)
+        self.assertIn("has no quantised copy", errors)
+
+
 if __name__ == "__main__":
-    if numpy is None and "Conversion" in sys.argv:
+    if numpy is None and {"Conversion", "Quantised"} & set(sys.argv):
         environment = get_model.CACHE / "venv" / "bin" / "python"
         if not get_model.has_packages(environment):
             print("SKIPPED: numpy is not installed")

@@ -24,9 +24,10 @@ class Checkpoint final : public ITensorSource {
 
   // Of all tensors, also of types that are not supported; in no order.
   std::vector<std::string> names() const;
+  // Throws InputError when there is no such tensor.
+  const SafetensorsFile& file_of(const std::string& tensor) const;
 
  private:
-  const SafetensorsFile& file_of(const std::string& tensor) const;
   void open_shards(const std::filesystem::path& index);
 
   std::filesystem::path directory_;

@@ -2,7 +2,8 @@
 // values to codes and back.
 //
 // int8: a code in [-127, 127] for each weight and a scale for each row (the output channel):
-//   weight = scale * code. scale = largest magnitude of the row / 127, in f32.
+//   weight = scale * code. scale = largest magnitude of the row / 127, in f32. What others have
+//   quantised has the code -128, too.
 // int4: a code in [0, 15] for each weight and, for each group of 128 along the row (the last may be
 //   shorter), a scale and a zero point, both f16: weight = scale * (code - zero). The zero point is a
 //   whole number, at most 16 in what others have quantised.

@@ -105,12 +105,8 @@ void pack_codes(const Piece& piece, const ITensorSource& source, Scratch& scratc
         name_of(piece.encoding));
 }
 
-}  // namespace
-
-void pack_slabs(const ModelLayout& layout, std::span<const SlabToFill> slabs,
-                const ITensorSource& source, unsigned threads,
-                const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
-  const std::vector<Piece> pieces = cut(layout, slabs, source);
+void pack(const std::vector<Piece>& pieces, const ITensorSource& source, unsigned threads,
+          const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
   std::uint64_t total = 0;
   for (const Piece& piece : pieces) total += piece.bytes;
 
@@ -143,6 +139,23 @@ void pack_slabs(const ModelLayout& layout, std::span<const SlabToFill> slabs,
   }
   if (failure) std::rethrow_exception(failure);
   if (progress) progress(total, total);
+}
+
+}  // namespace
+
+void pack_slabs(const ModelLayout& layout, std::span<const SlabToFill> slabs,
+                const ITensorSource& source, unsigned threads,
+                const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
+  pack(cut(layout, slabs, source), source, threads, progress);
+}
+
+void pack_matrices(std::span<const MatrixToFill> matrices, const ITensorSource& source,
+                   unsigned threads,
+                   const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
+  std::vector<Piece> pieces;
+  for (const auto& [tensor, encoding, codes, scales] : matrices)
+    add_codes(*tensor, source.stored_type(*tensor), encoding, codes, scales, pieces);
+  pack(pieces, source, threads, progress);
 }
 
 }  // namespace sluice

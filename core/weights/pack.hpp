@@ -1,4 +1,4 @@
-// Fills slabs from a source, with as many threads as there are.
+// Fills slabs, or places of single matrices, from a source, with as many threads as there are.
 #pragma once
 #include <functional>
 #include <span>
@@ -19,5 +19,18 @@ struct SlabToFill {
 void pack_slabs(const ModelLayout& layout, std::span<const SlabToFill> slabs,
                 const ITensorSource& source, unsigned threads,
                 const std::function<void(std::uint64_t, std::uint64_t)>& progress);
+
+// A matrix to be quantised; its codes and scales as core/weights/encoding.hpp lays them out.
+struct MatrixToFill {
+  const TensorSpec* tensor = nullptr;
+  Encoding encoding = Encoding::int8;
+  std::byte* codes = nullptr;
+  std::byte* scales = nullptr;
+};
+
+// The same for these.
+void pack_matrices(std::span<const MatrixToFill> matrices, const ITensorSource& source,
+                   unsigned threads,
+                   const std::function<void(std::uint64_t, std::uint64_t)>& progress);
 
 }  // namespace sluice

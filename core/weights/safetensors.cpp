@@ -71,12 +71,22 @@ StoredTensor SafetensorsFile::tensor(const std::string& name) const {
   if (found == header_.tensors.end()) {
     if (const auto other = header_.unsupported.find(name); other != header_.unsupported.end()) {
       throw InputError("{}: tensor {} has the type {}, F32, BF16 or F16 is needed", path_.string(),
-                       name, other->second);
+                       name, other->second.type);
     }
     throw InputError("{}: no tensor {}", path_.string(), name);
   }
   const SafetensorsHeader::Entry& entry = found->second;
   return {entry.dtype, entry.shape, data().subspan(entry.begin, entry.end - entry.begin)};
+}
+
+RawTensor SafetensorsFile::raw(const std::string& name) const {
+  const auto other = header_.unsupported.find(name);
+  if (other == header_.unsupported.end()) {
+    StoredTensor stored = tensor(name);
+    return {safetensors_name(stored.dtype), std::move(stored.shape), stored.data};
+  }
+  const SafetensorsHeader::OtherEntry& entry = other->second;
+  return {entry.type, entry.shape, data().subspan(entry.begin, entry.end - entry.begin)};
 }
 
 void SafetensorsFile::forget(std::span<const std::byte> data) const noexcept {

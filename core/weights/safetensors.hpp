@@ -14,22 +14,40 @@
 
 namespace sluice {
 
+// What the format calls it: "BF16".
+constexpr std::string_view safetensors_name(DType type) {
+  return type == DType::f32 ? "F32" : type == DType::bf16 ? "BF16" : "F16";
+}
+
 struct StoredTensor {
   DType dtype = DType::f32;
   std::vector<std::uint64_t> shape;
   std::span<const std::byte> data;  // into the mapping
 };
 
-// What a file holds. Tensors of other types than f32, bf16 and f16 are listed by name in
-// `unsupported` and are an error only when asked for.
+// One of any type, as the file names it: "I32".
+struct RawTensor {
+  std::string_view type;
+  std::vector<std::uint64_t> shape;
+  std::span<const std::byte> data;
+};
+
+// What a file holds. Tensors of other types than f32, bf16 and f16 are in `unsupported` and are an
+// error only when asked for as weights.
 struct SafetensorsHeader {
   struct Entry {
     DType dtype = DType::f32;
     std::vector<std::uint64_t> shape;
     std::uint64_t begin = 0, end = 0;  // bytes, relative to the data
   };
+  struct OtherEntry {
+    std::string type;
+    std::vector<std::uint64_t> shape;
+    std::uint64_t begin = 0, end = 0;
+  };
   std::map<std::string, Entry> tensors;
-  std::map<std::string, std::string> unsupported;  // name to type
+  std::map<std::string, OtherEntry> unsupported;
+  std::map<std::string, std::string> metadata;
 };
 
 // Parses `header`, the JSON between the length and `data_bytes` bytes of data; `file` names it in
@@ -56,6 +74,9 @@ class SafetensorsFile {
   }
   // Throws InputError when there is none of that name, or its type is not supported.
   StoredTensor tensor(const std::string& name) const;
+  // Throws InputError when there is none of that name. Sizes are checked of every type that the
+  // format knows.
+  RawTensor raw(const std::string& name) const;
   // The pages of these bytes may leave memory; they come back when read again.
   void forget(std::span<const std::byte> data) const noexcept;
 

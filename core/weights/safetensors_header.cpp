@@ -73,12 +73,13 @@ class HeaderReader final : public JsonEvents {
   explicit HeaderReader(const std::string& file) : file_(file) {}
 
   std::vector<Tensor> take() { return std::move(tensors_); }
+  std::map<std::string, std::string> take_metadata() { return std::move(metadata_); }
 
   bool key(string_t& name) override {
     switch (place_) {
       case Place::top: name_ = name; break;
       case Place::tensor: begin_field(name); break;
-      case Place::metadata: break;
+      case Place::metadata: metadata_name_ = name; break;
       default: refuse("a key", name);
     }
     return true;
@@ -124,7 +125,10 @@ class HeaderReader final : public JsonEvents {
     return true;
   }
   bool string(string_t& value) override {
-    if (place_ == Place::metadata) return true;
+    if (place_ == Place::metadata) {
+      metadata_[metadata_name_] = value;
+      return true;
+    }
     if (place_ != Place::type) refuse("a string", value);
     tensors_.back().type = value;
     place_ = Place::tensor;
@@ -192,6 +196,8 @@ class HeaderReader final : public JsonEvents {
   const std::string& file_;
   Place place_ = Place::outside;
   std::string name_;  // the last key at the top
+  std::string metadata_name_;
+  std::map<std::string, std::string> metadata_;
   std::vector<Tensor> tensors_;
 };
 
@@ -246,6 +252,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view header, std::uint64_
   });
   check_offsets(tensors, data_bytes, file);
   SafetensorsHeader parsed;
+  parsed.metadata = reader.take_metadata();
   for (Tensor& tensor : tensors) {
     check_size(tensor, file);
     if (parsed.tensors.contains(tensor.name) || parsed.unsupported.contains(tensor.name)) {
@@ -255,7 +262,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view header, std::uint64_
       parsed.tensors[std::move(tensor.name)] = {*dtype, std::move(tensor.shape), tensor.offsets[0],
                                                 tensor.offsets[1]};
     } else {
-      parsed.unsupported[std::move(tensor.name)] = std::move(tensor.type);
+      parsed.unsupported[std::move(tensor.name)] = {std::move(tensor.type), std::move(tensor.shape),
+                                                    tensor.offsets[0], tensor.offsets[1]};
     }
   }
   return parsed;

@@ -30,9 +30,12 @@ void choose_types(UnitSpec& unit, const ITensorSource& source, DType dtype) {
   }
 }
 
-bool can_have(const UnitSpec& unit, Encoding encoding) {
+bool can_have(const UnitSpec& unit, const ITensorSource& source, Encoding encoding) {
   if (encoding == Encoding::native) return true;
-  return std::ranges::any_of(unit.tensors, &TensorSpec::is_matrix);
+  return std::ranges::any_of(unit.tensors, &TensorSpec::is_matrix) &&
+         std::ranges::all_of(unit.tensors, [&](const TensorSpec& tensor) {
+           return source.quantised_as(tensor).value_or(encoding) == encoding;
+         });
 }
 
 }  // namespace
@@ -44,7 +47,7 @@ ModelLayout::ModelLayout(ModelPlan plan, const ITensorSource& source, DType dtyp
     choose_types(unit, source, dtype);
     UnitInfo& info = units_.emplace_back(UnitInfo{id, unit.kind, unit.layer, unit.expert, {}});
     for (std::size_t e = 0; e < kEncodings; ++e)
-      if (const auto encoding = static_cast<Encoding>(e); can_have(unit, encoding))
+      if (const auto encoding = static_cast<Encoding>(e); can_have(unit, source, encoding))
         info.bytes[e] = lay_out(id, encoding);
     if (is_streamed(unit.kind)) order_.push_back(id);
   }

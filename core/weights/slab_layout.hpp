@@ -27,7 +27,7 @@ class ModelLayout {
 
   const ModelPlan& plan() const { return plan_; }
   // UnitInfo::bytes are given for every encoding that the unit can have: of units without a matrix to
-  // quantise, native alone. Of a tied embedding it is the size of the one tensor it shares.
+  // quantise, native alone; of what comes quantised, that encoding and native. Of a tied embedding it is the size of the one tensor it shares.
   ModelView view() const {
     return {units_, order_, plan_.layers, plan_.experts_per_layer, plan_.experts_per_token};
   }

@@ -1,6 +1,7 @@
 // Where tensors come from: a checkpoint on disk, or a seed.
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -21,6 +22,9 @@ class ITensorSource {
                     std::byte* to) const = 0;
   // Whether read_quantised() gives this matrix in `encoding` without loss: it is stored so.
   virtual bool is_quantised(const TensorSpec&, Encoding) const { return false; }
+  // What a matrix comes in that was quantised by others. It can be had so or as the values that this
+  // stands for; quantising those once more, in another encoding, is refused.
+  virtual std::optional<Encoding> quantised_as(const TensorSpec&) const { return std::nullopt; }
   // Writes the codes and scales of `rows` rows from `first` on, laid out as core/weights/encoding.hpp
   // says. Called from several threads at once, only where is_quantised().
   virtual void read_quantised(const TensorSpec&, Encoding, std::uint64_t first, std::uint64_t rows,

@@ -20,7 +20,7 @@ constexpr std::uint64_t aligned(std::uint64_t n) {
 WeightStore::WeightStore(IDevice& device, ModelPlan plan, const ITensorSource& source,
                          const Options& options)
     : layout_(std::move(plan), source, options.dtype), slabs_(layout_.units().size()) {
-  const std::vector<Wanted> all = wanted(options.encodings);
+  const std::vector<Wanted> all = wanted(options.encodings, source);
   allocate(device, all, options);
   if (!device.info().executes) return;
   std::vector<SlabToFill> slabs;
@@ -31,8 +31,8 @@ WeightStore::WeightStore(IDevice& device, ModelPlan plan, const ITensorSource& s
   });
 }
 
-std::vector<WeightStore::Wanted> WeightStore::wanted(
-    const std::vector<EncodingSet>& encodings) const {
+std::vector<WeightStore::Wanted> WeightStore::wanted(const std::vector<EncodingSet>& encodings,
+                                                     const ITensorSource& source) const {
   const std::span<const UnitInfo> units = layout_.units();
   std::vector<EncodingSet> sets(units.size(), Encoding::native);
   if (!encodings.empty()) sets = encodings;
@@ -48,13 +48,21 @@ std::vector<WeightStore::Wanted> WeightStore::wanted(
     for (std::size_t e = 0; e < kEncodings; ++e) {
       const auto encoding = static_cast<Encoding>(e);
       if (!sets[unit.id].has(encoding)) continue;
-      if (unit.size(encoding) == 0)
-        throw Error("unit {} of {} cannot be stored as {}", unit.id, units.size(),
-                    name_of(encoding));
+      if (unit.size(encoding) == 0) refuse(unit.id, encoding, source);
       out.push_back({unit.id, encoding, unit.size(encoding)});
     }
   }
   return out;
+}
+
+void WeightStore::refuse(UnitId unit, Encoding encoding, const ITensorSource& source) const {
+  for (const TensorSpec& tensor : spec(unit).tensors)
+    if (const std::optional<Encoding> stored = source.quantised_as(tensor))
+      throw InputError(
+          "{}: {} comes quantised as {} and is not quantised once more as {}; ask for {} or native",
+          source.describe(), tensor.name, name_of(*stored), name_of(encoding), name_of(*stored));
+  throw Error("unit {} of {} cannot be stored as {}", unit, layout_.units().size(),
+              name_of(encoding));
 }
 
 void WeightStore::allocate(IDevice& device, std::span<const Wanted> wanted,

@@ -46,7 +46,7 @@ class WeightStore {
   // the limit or the system forbids that, slab by slab until it does again; the others lie in
   // ordinary memory. On a device that does not execute, nothing is read: slabs are addresses with
   // sizes. Throws InputError when a tensor is missing or has another shape, when joined tensors
-  // differ in type, or when one cannot be quantised; PinningError when not even the embedding can be
+  // differ in type, or when one cannot be quantised or comes in another encoding; PinningError when not even the embedding can be
   // pinned, which kernels read where it lies.
   WeightStore(IDevice& device, ModelPlan plan, const ITensorSource& source, const Options& options);
 
@@ -77,7 +77,9 @@ class WeightStore {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
 
-  std::vector<Wanted> wanted(const std::vector<EncodingSet>& encodings) const;
+  std::vector<Wanted> wanted(const std::vector<EncodingSet>& encodings,
+                             const ITensorSource& source) const;
+  [[noreturn]] void refuse(UnitId unit, Encoding encoding, const ITensorSource& source) const;
   void allocate(IDevice& device, std::span<const Wanted> wanted, const Options& options);
   void allocate_each(IDevice& device, std::span<const Wanted> wanted, std::uint64_t limit);
   std::byte* allocate_unpinned(std::uint64_t bytes);

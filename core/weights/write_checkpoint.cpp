@@ -11,15 +11,12 @@
 #include "core/error.hpp"
 #include "core/files.hpp"
 #include "core/weights/checkpoint_files.hpp"
+#include "core/weights/safetensors.hpp"
 
 namespace sluice {
 namespace {
 
 constexpr std::uint64_t kPieceElements = 4ull << 20;
-
-std::string_view stored_name(DType type) {
-  return type == DType::f32 ? "F32" : type == DType::bf16 ? "BF16" : "F16";
-}
 
 struct Shard {
   std::vector<const TensorSpec*> tensors;
@@ -51,8 +48,9 @@ std::string header_of(const Shard& shard, const ITensorSource& source) {
   for (const TensorSpec* tensor : shard.tensors) {
     const DType stored = source.stored_type(*tensor);
     const std::uint64_t end = begin + tensor->elements() * size_of(stored);
-    header[tensor->name] = {
-        {"dtype", stored_name(stored)}, {"shape", tensor->shape}, {"data_offsets", {begin, end}}};
+    header[tensor->name] = {{"dtype", safetensors_name(stored)},
+                            {"shape", tensor->shape},
+                            {"data_offsets", {begin, end}}};
     begin = end;
   }
   std::string text = header.dump();

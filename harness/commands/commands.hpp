@@ -21,5 +21,6 @@ void add_inspect(CLI::App& app);
 void add_probe(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_synthesize(CLI::App& app);
+void add_quantize(CLI::App& app);
 
 }  // namespace sluice

@@ -28,6 +28,15 @@ void check(const sluice::SafetensorsFile& file) {
     for (const std::byte b : tensor.data) sum += static_cast<unsigned>(b);
     file.forget(tensor.data);
   }
+  for (const auto& [name, entry] : file.header().unsupported) {
+    const sluice::RawTensor tensor = file.raw(name);
+    std::uint64_t elements = 1;
+    for (const std::uint64_t extent : tensor.shape) elements *= extent;
+    if (tensor.type == "I32") require(tensor.data.size() == elements * 4);
+    if (tensor.type == "I8") require(tensor.data.size() == elements);
+    require(entry.end <= file.data().size());
+    for (const std::byte b : tensor.data) sum += static_cast<unsigned>(b);
+  }
   [[maybe_unused]] static volatile unsigned sink = 0;  // the reads must happen
   sink = sum;
 }

@@ -231,7 +231,8 @@ TEST_CASE("what no kernel follows is refused") {
   CHECK(contains(refused_with(qwen, "hidden_act", "gelu"), "silu is needed"));
   CHECK(contains(refused_with(qwen, "use_sliding_window", true), "not supported"));
   CHECK(contains(refused_with(qwen, "torch_dtype", "float64"), "float32, bfloat16 or float16"));
-  CHECK(contains(refused_with(qwen, "quantization_config", {{"bits", 4}}), "not supported"));
+  CHECK(contains(refused_with(qwen, "quantization_config", {{"quant_method", "hqq"}}),
+                 "quant_method is \"hqq\", which is not supported; supported are"));
   CHECK(contains(refused_with(qwen, "partial_rotary_factor", 0.5), "is not 1"));
   json types(36, json("full_attention"));
   types[35] = "sliding_attention";

@@ -62,6 +62,15 @@ TEST_CASE("a safetensors file may be empty or hold scalars and other types") {
   CHECK(file.tensor("e").data.empty());
   CHECK(contains(input_error([&] { file.tensor("i"); }), "I64, F32, BF16 or F16 is needed"));
   CHECK(contains(input_error([&] { file.tensor("n"); }), "NEW9"));
+  const RawTensor i = file.raw("i");
+  CHECK(i.type == "I64");
+  CHECK(i.shape == std::vector<std::uint64_t>{1});
+  CHECK(i.data.data() == file.data().data() + 4);
+  CHECK(i.data.size() == 8);
+  CHECK(file.raw("s").type == "F32");
+  CHECK(file.raw("s").data.data() == file.data().data());
+  CHECK(contains(input_error([&] { file.raw("t"); }), "no tensor t"));
+  CHECK(file.header().metadata == std::map<std::string, std::string>{{"format", "pt"}, {"x", "y"}});
 }
 
 TEST_CASE("a moved safetensors file stays readable") {
