@@ -6,6 +6,8 @@
 //
 #include <hwy/highway.h>
 
+#include <type_traits>
+
 #include "core/parallel.hpp"
 #include "models/ops/cpu_kernels.hpp"
 #include "models/ops/cpu_quantised-inl.hpp"
@@ -44,18 +46,24 @@ constexpr std::size_t kPanelDepth = 512;
 constexpr std::size_t kTokenBlock = 96;
 static_assert(kTokenBlock % kTileTokens == 0 && kPanelDepth % kGroupWeights == 0);
 
-std::size_t row_bytes(const LinearArgs& args) {
-  return args.encoding == Encoding::native ? args.k * size_of(args.weight_type)
-                                           : code_row_bytes(args.encoding, args.k);
+template <class Row>
+HWY_INLINE std::size_t row_bytes(const LinearArgs& args) {
+  if constexpr (std::is_same_v<Row, Int4Row>) {
+    return code_row_bytes(Encoding::int4, args.k);
+  } else if constexpr (std::is_same_v<Row, const Int8*>) {
+    return code_row_bytes(Encoding::int8, args.k);
+  } else {
+    return args.k * sizeof(std::remove_pointer_t<Row>);
+  }
 }
 
 // Row `index` of the weights; past the last one, the last.
 template <class Row>
 HWY_INLINE Row row_of(const LinearArgs& args, std::size_t index) {
   const std::size_t row = HWY_MIN(index, std::size_t{args.n} - 1);
-  const std::byte* codes = args.weight + row * row_bytes(args);
+  const std::byte* codes = args.weight + row * row_bytes<Row>(args);
   if constexpr (std::is_same_v<Row, Int4Row>) {
-    const std::byte* scales = args.scales + row * scale_row_bytes(args.encoding, args.k);
+    const std::byte* scales = args.scales + row * scale_row_bytes(Encoding::int4, args.k);
     return {codes, reinterpret_cast<const GroupScale*>(scales)};
   } else {
     return reinterpret_cast<Row>(codes);
@@ -147,7 +155,7 @@ void direct_task(const LinearArgs& args, std::size_t row, std::size_t count, std
   constexpr std::size_t kMost = kTileTokens;
   switch (tokens) {
     case 1:
-      return row_bytes(args) <= kShortRowBytes
+      return row_bytes<Row>(args) <= kShortRowBytes
                  ? one_token<kShortRows<Row>, (kShortRows<Row> > 1), Row>(args, row, count, x,
                                                                           results)
                  : one_token<kLongRows, false, Row>(args, row, count, x, results);

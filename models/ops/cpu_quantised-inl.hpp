@@ -89,7 +89,6 @@ template <>
 struct RowFormat<Int4Row> {
   static constexpr std::size_t kVectors = kNibbleOrder.size();
   static constexpr std::size_t kBlockBytes = kLanes * sizeof(std::uint32_t);
-  static constexpr bool kTogether = false;
   static_assert(kGroupWeights % (kVectors * kLanes) == 0, "a block has one scale");
 
   static const void* address(Int4Row row) { return row.codes; }

@@ -102,13 +102,17 @@ struct InOrder {
     return vector;
   }
 };
-struct BothAtOnce {
-  V first, second;
+// A word of two is loaded again for its second element: it is one instruction with the mask.
+struct EvenThenOdd {
+  const Bf16* from;
+  bool odd;
 
   HWY_INLINE V next() {
-    const V vector = first;
-    first = second;
-    return vector;
+    V first, second;
+    widen_block(from, first, second);
+    if (odd) return second;
+    odd = true;
+    return first;
   }
 };
 
@@ -116,11 +120,7 @@ template <class W>
 HWY_INLINE InOrder<W> open_block(const W* from) {
   return {from};
 }
-HWY_INLINE BothAtOnce open_block(const Bf16* from) {
-  BothAtOnce block;
-  widen_block(from, block.first, block.second);
-  return block;
-}
+HWY_INLINE EvenThenOdd open_block(const Bf16* from) { return {from, false}; }
 
 // What the tiles must know of a kind of rows beside open_block(). A Row is what finds a row's
 // elements: a pointer, where nothing but them is needed. Row + n is the row from its element n on.
@@ -131,8 +131,6 @@ template <class W>
 struct RowFormat<const W*> {
   static constexpr std::size_t kVectors = 2;  // of a block
   static constexpr std::size_t kBlockBytes = kBlock * sizeof(W);
-  // All vectors of a block of activations are loaded before one of weights, rather than one.
-  static constexpr bool kTogether = sizeof(W) == 2;
 
   // Where a row lies.
   static const void* address(const W* row) { return row; }
@@ -192,43 +190,26 @@ HWY_INLINE void clear(Sums<R, T>& sums) {
   }
 }
 
-template <std::size_t R, std::size_t T>
-HWY_INLINE void add_vector(V weight, std::size_t r, const V (&x)[T], Sums<R, T>& sums) {
-  HWY_UNROLL(8)
-  for (std::size_t t = 0; t < T; ++t) sums.of[r][t] = hn::MulAdd(weight, x[t], sums.of[r][t]);
-}
-
 template <std::size_t R, std::size_t T, class Row>
 HWY_INLINE void add_block(const Row (&w)[R], std::size_t at, const float* x, std::size_t x_stride,
                           Sums<R, T>& sums) {
   constexpr std::size_t kVectors = RowFormat<Row>::kVectors;
-  if constexpr (RowFormat<Row>::kTogether) {
-    V activations[kVectors][T];
+  decltype(open_block(w[0])) blocks[R];
+  HWY_UNROLL(8)
+  for (std::size_t r = 0; r < R; ++r) blocks[r] = open_block(w[r] + at);
+  // A vector at a time, which needs few registers.
+  HWY_UNROLL(8)
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    V activations[T];
     HWY_UNROLL(8)
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      HWY_UNROLL(8)
-      for (std::size_t t = 0; t < T; ++t)
-        activations[v][t] = hn::LoadU(D(), x + t * x_stride + v * kLanes);
-    }
+    for (std::size_t t = 0; t < T; ++t)
+      activations[t] = hn::LoadU(D(), x + t * x_stride + v * kLanes);
     HWY_UNROLL(8)
     for (std::size_t r = 0; r < R; ++r) {
-      auto block = open_block(w[r] + at);
-      HWY_UNROLL(8)
-      for (std::size_t v = 0; v < kVectors; ++v) add_vector(block.next(), r, activations[v], sums);
-    }
-  } else {
-    // A vector at a time needs fewer registers.
-    decltype(open_block(w[0])) blocks[R];
-    HWY_UNROLL(8)
-    for (std::size_t r = 0; r < R; ++r) blocks[r] = open_block(w[r] + at);
-    HWY_UNROLL(8)
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      V activations[T];
+      const V weight = blocks[r].next();
       HWY_UNROLL(8)
       for (std::size_t t = 0; t < T; ++t)
-        activations[t] = hn::LoadU(D(), x + t * x_stride + v * kLanes);
-      HWY_UNROLL(8)
-      for (std::size_t r = 0; r < R; ++r) add_vector(blocks[r].next(), r, activations, sums);
+        sums.of[r][t] = hn::MulAdd(weight, activations[t], sums.of[r][t]);
     }
   }
 }

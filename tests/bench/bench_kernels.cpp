@@ -2,7 +2,8 @@
 // a read pass over the same bytes by the same threads; both walk over copies of the matrix that
 // together exceed the caches, as the layers of a model do.
 //
-//   bench_kernels [--threads N] [--seconds S] [linear|quantised|prefill|attention|elementwise|sample]...
+//   bench_kernels [--threads N] [--seconds S]
+//                 [linear|quantised|prefill|attention|elementwise|sample]...
 #include <fmt/core.h>
 #include <tbb/cache_aligned_allocator.h>
 #include <tbb/global_control.h>

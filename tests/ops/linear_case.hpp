@@ -37,8 +37,8 @@ struct Linear {
 
 std::string describe(const Linear& c);
 
-// How many results differ from a sum in double precision by more than an f32 sum in any order and one
-// rounding (with a residual two) may.
+// How many results differ from a sum in double precision by more than an f32 sum in any order and
+// one rounding (with a residual two) may.
 std::size_t wrong_results(Linear& c);
 
 // Checks that a row's bits are the same in every batch of one family.
