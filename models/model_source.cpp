@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/json.hpp"
+#include "core/named_files.hpp"
 #include "core/nearest.hpp"
 #include "core/weights/checkpoint.hpp"
 #include "core/weights/synthetic.hpp"
@@ -58,12 +59,7 @@ std::vector<std::string> known_shapes(const std::filesystem::path& shapes) {
   if (!std::filesystem::is_directory(shapes, error)) {
     throw InputError("{}: no such directory of model shapes", shapes.string());
   }
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(shapes)) {
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
+  return names_in(shapes, ".json");
 }
 
 ModelSource open_model(const ModelLocation& location, const std::filesystem::path& shapes) {

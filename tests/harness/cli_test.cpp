@@ -412,62 +412,6 @@ TEST_CASE("synthesize writes a checkpoint that gives the same tokens as the shap
   CHECK_FALSE(fs::exists(dir.path() / "other"));
 }
 
-TEST_CASE("plugins lists and explains policies and tries them out") {
-  const Finished list = run_sluice({"plugins", "list", "--json"});
-  INFO(list.err);
-  REQUIRE(list.exit_code == 0);
-  std::set<std::string> names;
-  for (const Json& entry : Json::parse(list.out)) names.insert(entry["name"].get<std::string>());
-  for (const char* name : {"naive_sync", "prefetch", "ring_prefetch"})
-    CHECK(names.count(name) == 1);
-
-  const Finished info = run_sluice({"plugins", "info", "ring_prefetch", "--json"});
-  REQUIRE(info.exit_code == 0);
-  CHECK(Json::parse(info.out)["params"][0]["name"] == "depth");
-
-  const Finished refused = run_sluice({"plugins", "list", "--plugin-dir", kTestPlugins, "--json"});
-  REQUIRE(refused.exit_code == 0);
-  for (const Json& entry : Json::parse(refused.out))
-    if (entry["name"] == "other_abi") CHECK(entry["refused"].is_string());
-
-  for (const char* name : {"naive_sync", "prefetch", "ring_prefetch"}) {
-    const Finished check = run_sluice(
-        {"plugins", "check", std::string(SLUICE_TEST_PLUGIN_DIR) + "/" + name + ".so", "--json"});
-    INFO(check.out);
-    REQUIRE(check.exit_code == 0);
-    const Json report = Json::parse(check.out);
-    CHECK(report["trials"].size() == 7 + 2 + 14);  // of each model: its layers and one beyond
-    for (const Json& trial : report["trials"]) CHECK(trial["lossless"] == true);
-    REQUIRE(report["predicted"].size() == 9);  // three policies on three machines
-    for (const Json& speed : report["predicted"]) CHECK(speed["decode_ms"].get<double>() > 0);
-  }
-  const Finished chaos = run_sluice({"plugins", "check", kTestPlugins + "/chaos.so"});
-  CHECK(chaos.exit_code == 1);
-  CHECK_THAT(chaos.out, Contains("FAILED") && Contains("refused"));
-  const Finished moody = run_sluice({"plugins", "check", kTestPlugins + "/moody.so"});
-  CHECK(moody.exit_code == 1);
-  CHECK_THAT(moody.out, Contains("decisions differ between two devices: cpu {"));
-  const Finished throws =
-      run_sluice({"plugins", "check", kTestPlugins + "/throws.so", "--param", "hook=before"});
-  CHECK(throws.exit_code == 1);
-  CHECK_THAT(throws.out, Contains("thrown from before"));
-  CHECK(run_sluice({"plugins", "check", kTestPlugins + "/other_abi.so"}).exit_code == 2);
-  CHECK(run_sluice({"plugins", "check", "/nowhere.so"}).exit_code == 2);
-  CHECK(run_sluice({"plugins", "info", "nothing"}).exit_code == 2);
-}
-
-TEST_CASE("a new policy gets a name that can be one, or nothing is written") {
-  const ScratchDir dir;
-  for (const char* name :
-       {"", "Upper", "1st", "a-b", "a/b", "../up", "resident", "mapped", "ring_prefetch"}) {
-    INFO(name);
-    const Finished done = run_sluice({"plugins", "new", name, "--to", dir.path() / "new"});
-    CHECK(done.exit_code == 2);
-    CHECK_THAT(done.err, Contains(name));
-    CHECK_FALSE(fs::exists(dir.path() / "new"));
-  }
-}
-
 TEST_CASE("inspect shows units and sizes that add up") {
   const Finished done = run_sluice({"inspect", kModels + "qwen3-tiny", "--json"});
   INFO(done.err);
