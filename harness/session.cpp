@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/engine/figures.hpp"
+#include "core/engine/guarded_policy.hpp"
 #include "core/error.hpp"
 #include "harness/value.hpp"
 
@@ -99,6 +100,7 @@ void Session::make_provider(const PreparedCell& cell, bool poison) {
     automatic->free_bytes = free_bytes(*device_);
   const PolicyChoice& choice = cell.experiment.policy;
   policy_ = cell.playback ? cell.playback : make_policy(cell.plugin, choice.params);
+  policy_name_ = choice.name;
   EngineOptions options;
   options.poison = poison;
   options.decisions = cell.instruments.listener;
@@ -111,8 +113,7 @@ void Session::make_provider(const PreparedCell& cell, bool poison) {
   if (decisions_ && std::holds_alternative<AutoBudget>(budget))
     decisions_->found_budget(engine_->shape());
   for (const UnitInfo& unit : weights_.view().units)
-    if (is_streamed(unit.kind) && policy_->transfer(unit).wire != Encoding::native)
-      lossless_ = false;
+    if (is_streamed(unit.kind) && transfer_of(unit).wire != Encoding::native) lossless_ = false;
 }
 
 void Session::check_host_memory(const PreparedCell& cell) const {
@@ -124,6 +125,10 @@ void Session::check_host_memory(const PreparedCell& cell) const {
       "machine's file; a copy of it with more can be given by its path)",
       cell.experiment.name, format_bytes(pinned_bytes()), machine->name,
       format_bytes(machine->host_memory_bytes));
+}
+
+Transfer Session::transfer_of(const UnitInfo& unit) const {
+  return GuardedPolicy(*policy_, policy_name_).transfer(unit);
 }
 
 void Session::explain_memory(const PreparedCell& cell, const std::string& what) {
@@ -141,7 +146,7 @@ void Session::explain_memory(const PreparedCell& cell, const std::string& what) 
         cell.experiment.name, format_bytes(limit), cell.context, limits_of(cell).sequences,
         format_bytes(context), what);
   const Footprint footprint = footprint_of(
-      view, [&](const UnitInfo& unit) { return policy_ ? policy_->transfer(unit) : Transfer{}; });
+      view, [&](const UnitInfo& unit) { return policy_ ? transfer_of(unit) : Transfer{}; });
   const std::uint64_t base = context + footprint.head_bytes + footprint.staging_bytes;
   const auto with_layers = [&](std::uint32_t layers) {
     return base + footprint.bytes_of(footprint.slots_for(layers));
@@ -203,7 +208,7 @@ std::uint64_t Session::least_bytes_per_pass() const {
   for (UnitKind kind : kStreamedKinds) {
     std::vector<std::uint64_t> sizes;
     for (const UnitInfo& unit : view.units)
-      if (unit.kind == kind) sizes.push_back(unit.size(policy_->transfer(unit).wire));
+      if (unit.kind == kind) sizes.push_back(unit.size(transfer_of(unit).wire));
     std::sort(sizes.begin(), sizes.end());
     const std::size_t slots = shape.kept[kind] + shape.rotating[kind];
     for (std::size_t i = 0; i + slots < sizes.size(); ++i) least += sizes[i];

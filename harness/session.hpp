@@ -58,6 +58,8 @@ class Session {
   void make_provider(const PreparedCell& cell, bool poison);
   void check_host_memory(const PreparedCell& cell) const;
   ILayerProvider& provider() const;
+  // What the policy says of a unit, as the engine asks: a failure is the policy's.
+  Transfer transfer_of(const UnitInfo& unit) const;
   [[noreturn]] void explain_memory(const PreparedCell& cell, const std::string& what);
 
   const WeightStore& weights_;
@@ -69,6 +71,7 @@ class Session {
   StreamId compute_ = 0;
   std::unique_ptr<Decoder> decoder_;
   PolicyPtr policy_;
+  std::string policy_name_;
   std::unique_ptr<DecisionFile> decisions_;
   std::unique_ptr<Engine> engine_;              // or
   std::unique_ptr<ResidentProvider> resident_;  // or

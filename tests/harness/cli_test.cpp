@@ -338,6 +338,23 @@ TEST_CASE("run writes results as sweep does, of the experiment without its sweep
   CHECK(bytes_of(dir.path() / "out" / "results.jsonl") == line);
 }
 
+TEST_CASE("whatever a policy throws, and whenever, ends the run under its name") {
+  for (const char* odd : {"false", "true"})
+    for (const std::string hook :
+         {"factory", "layout", "transfer", "transfer_again", "before", "victim", "place"}) {
+      INFO(hook << ", odd " << odd);
+      const Finished done = run_sluice(
+          {"generate", "--model", "synthetic:tiny-dense", "--prompt-ids", "1,2", "--max-new-tokens",
+           "4", "--gpu-layer-budget", "2", "--plugin-dir", kTestPlugins, "--policy", "throws",
+           "--param", "hook=" + hook, "--param", std::string("odd=") + odd});
+      CHECK(done.exit_code == 1);
+      CHECK_THAT(done.err, Contains("throws"));
+      CHECK_THAT(done.err,
+                 Contains(odd == std::string("true") ? "something that is not a std::exception"
+                                                     : "thrown from " + hook));
+    }
+}
+
 TEST_CASE("a policy that throws is a record in a sweep and a failure of a run") {
   const ScratchDir dir;
   dir.write(
