@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -437,12 +438,23 @@ TEST_CASE("inspect shows units and sizes that add up") {
   // q, k, v, o; q_norm, k_norm, input norm of a layer in bf16; and gate, up, down, norm.
   const std::uint64_t attention = 2 * (64 * (4 + 2 + 2 + 4) * 32 + 32 + 32 + 64);
   const std::uint64_t mlp = 2 * (3 * 64 * 160 + 64);
-  for (const Json& unit : report["units"]) {
-    if (unit["kind"] == "attention") CHECK(unit["total_bytes"] == 5 * attention);
-    if (unit["kind"] == "mlp") CHECK(unit["total_bytes"] == 5 * mlp);
-    if (unit["kind"] == "head") CHECK(unit["total_bytes"] == 2 * (320 * 64 + 64));
+  std::map<std::string, std::uint64_t> totals;
+  for (const Json& unit : report["units"])
+    totals[unit["kind"].get<std::string>()] = unit["total_bytes"].get<std::uint64_t>();
+  CHECK(totals == std::map<std::string, std::uint64_t>{{"embedding", 2 * 320 * 64},
+                                                       {"attention", 5 * attention},
+                                                       {"mlp", 5 * mlp},
+                                                       {"head", 2 * (320 * 64 + 64)}});
+  // Slots begin at multiples of 256 bytes.
+  const std::uint64_t layer = (attention + 255) / 256 * 256 + (mlp + 255) / 256 * 256;
+  std::vector<int> layers;
+  for (const Json& budget : report["budgets"]) {
+    layers.push_back(budget["gpu_layer_budget"].get<int>());
+    CHECK(budget["slot_bytes"] == layers.back() * layer);
+    CHECK(budget["device_bytes"] == budget["slot_bytes"].get<std::uint64_t>() + totals["head"] +
+                                        report["context_bytes"].get<std::uint64_t>());
   }
-  CHECK(report["budgets"].back()["gpu_layer_budget"] == 5);
+  CHECK(layers == std::vector<int>{1, 2, 4, 5});
   CHECK(run_sluice({"inspect", kModels + "qwen3-tiny"}).exit_code == 0);
   CHECK(run_sluice({"inspect", "synthetic:qwen3-8b"}).exit_code == 0);
   CHECK(run_sluice({"inspect", "/nowhere"}).exit_code == 2);

@@ -99,8 +99,9 @@ TEST_CASE("a bare word is a name, anything else a path") {
     CAPTURE(name);
     CHECK_FALSE(is_path(name, ".so"));
   }
-  for (const std::string& name : {std::string("a/b"), std::string("./x"), std::string("/"),
-                                 std::string("x.so"), std::string(".so"), std::string("x\0y", 3)}) {
+  for (const std::string& name :
+       {std::string("a/b"), std::string("./x"), std::string("/"), std::string("x.so"),
+        std::string(".so"), std::string("x\0y", 3)}) {
     CAPTURE(name);
     CHECK(is_path(name, ".so"));
   }
