@@ -1,4 +1,4 @@
-# What `cmake --install` lays down. The policies are installed by strategies/CMakeLists.txt.
+# What `cmake --install` lays down. The policies are installed by sluice_add_policy().
 include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")
 
@@ -21,4 +21,5 @@ export(EXPORT SluiceTargets NAMESPACE sluice:: FILE "${PROJECT_BINARY_DIR}/packa
 file(WRITE "${PROJECT_BINARY_DIR}/package/SluiceConfig.cmake"
   "include(\"\${CMAKE_CURRENT_LIST_DIR}/SluiceTargets.cmake\")\n"
   "include(\"${PROJECT_SOURCE_DIR}/cmake/SluiceAddPolicy.cmake\")\n"
+  "set(SLUICE_POLICY_INSTALL_DIR \"${SLUICE_POLICY_INSTALL_DIR}\")\n"
   "set(Sluice_POLICY_DIR \"${PROJECT_BINARY_DIR}/strategies\")\n")

@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/files.hpp"
+#include "core/named_files.hpp"
 #include "core/weights/hash.hpp"
 #include "harness/machine_file.hpp"
 #include "harness/paths.hpp"
@@ -21,7 +22,7 @@ std::string at(const Settings& settings, std::string_view path) {
 // Whoever names a shape where a directory is expected is told how shapes are asked for.
 std::string shape_hint(const std::string& name) {
   std::error_code error;
-  if (name.find('/') != std::string::npos ||
+  if (is_path(name, ".json") ||
       !std::filesystem::exists(configs_directory() / "models" / (name + ".json"), error))
     return "";
   return fmt::format(

@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/files.hpp"
+#include "core/named_files.hpp"
 #include "core/nearest.hpp"
 #include "harness/paths.hpp"
 
@@ -88,14 +89,6 @@ struct Get {
   }
 };
 
-std::vector<std::string> machines_in(const fs::path& directory) {
-  std::vector<std::string> names;
-  if (!directory_exists(directory)) return names;
-  for (const fs::path& entry : entries_of(directory))
-    if (entry.extension() == ".yaml") names.push_back(entry.stem().string());
-  return names;
-}
-
 fs::path directory() { return configs_directory() / "machines"; }
 
 }  // namespace
@@ -123,9 +116,9 @@ Machine read_machine(const YamlNode& root) {
 }
 
 Machine load_machine(const std::string& name, const Origin& place) {
-  if (name.find('/') != std::string::npos || name.ends_with(".yaml"))
+  if (is_path(name, ".yaml"))
     return read_machine(load_yaml(find_path(name, place, "the machine").string()));
-  const std::vector<std::string> known = machines_in(directory());
+  const std::vector<std::string> known = names_in(directory(), ".yaml");
   if (std::find(known.begin(), known.end(), name) == known.end())
     throw InputError("{}: no machine '{}' in {}{}; known are: {}; or give a file of your own",
                      place.file.empty() ? "device.machine" : to_string(place), name,
@@ -133,7 +126,7 @@ Machine load_machine(const std::string& name, const Origin& place) {
   return read_machine(load_yaml((directory() / (name + ".yaml")).string()));
 }
 
-std::string known_machines() { return joined(machines_in(directory())); }
+std::string known_machines() { return joined(names_in(directory(), ".yaml")); }
 
 Json to_json(const Machine& machine) {
   Json out = Json::object();

@@ -5,20 +5,11 @@
 
 #include "core/error.hpp"
 #include "core/files.hpp"
+#include "core/named_files.hpp"
 
 namespace sluice {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-// Of the executable; empty where the system does not say.
-fs::path executable_directory() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path();
-}
-
-}  // namespace
 
 fs::path configs_directory() {
   if (const char* given = std::getenv("SLUICE_CONFIG_DIR"); given && *given) return given;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/engine/figures.hpp"
+#include "core/engine/guarded_policy.hpp"
 #include "core/error.hpp"
 #include "harness/value.hpp"
 

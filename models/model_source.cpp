@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/files.hpp"
+#include "core/named_files.hpp"
 #include "core/nearest.hpp"
 #include "core/weights/checkpoint.hpp"
 #include "core/weights/quantised_checkpoint.hpp"
@@ -86,12 +87,7 @@ std::vector<std::string> known_shapes(const std::filesystem::path& shapes) {
   if (!directory_exists(shapes)) {
     throw InputError("{}: no such directory of model shapes", shapes.string());
   }
-  std::vector<std::string> names;
-  for (const std::filesystem::path& entry : entries_of(shapes)) {
-    if (entry.extension() == ".json") names.push_back(entry.stem().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
+  return names_in(shapes, ".json");
 }
 
 void note_on_standard_error(const std::string& line) {

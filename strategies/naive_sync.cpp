@@ -1,5 +1,6 @@
-// Fetches each unit when it is needed, while the host and the compute stream wait. Nothing is
-// asked ahead and nothing overlaps: what every other policy is measured against.
+// Fetches each unit when its step comes, and the host waits for the copy before it goes on. Nothing
+// is asked ahead: a copy overlaps at most with what was enqueued before it, the work on the unit
+// before. What every other policy is measured against.
 #include "sluice/helpers.hpp"
 
 namespace {
@@ -15,4 +16,4 @@ class NaiveSync final : public IOffloadPolicy {
 
 }  // namespace
 
-SLUICE_POLICY(NaiveSync, naive_sync, "1.0", "fetches on demand while everything waits", kNoParams);
+SLUICE_POLICY(NaiveSync, naive_sync, "1.0", "fetches on demand while the host waits", kNoParams);

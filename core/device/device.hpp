@@ -1,5 +1,6 @@
 // The seam under the engine and the model: streams, events, operations and memory, on hardware or
-// not. Called from one host thread.
+// not. Called from one host thread. What is enqueued runs later, in the order of its stream; the
+// memory that it touches must live until then. A stream that was not made here is a bug and throws.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -64,29 +65,31 @@ class Repeated {
 
 class IDevice {
  public:
-  virtual ~IDevice() = default;  // streams are drained
+  virtual ~IDevice() = default;  // streams are drained; memory must have been given back
 
   virtual const DeviceInfo& info() const = 0;
 
-  // `name` is a literal, for traces.
+  // It lives as long as the device. `name` is a literal, for traces.
   virtual StreamId make_stream(Resource resource, const char* name) = 0;
-  // An exception out of a body is rethrown by the next call that waits on the host.
+  // `op` is read and `body` copied during the call. An exception out of a body that runs later is
+  // rethrown by the next call that waits on the host, and what was enqueued by then is skipped.
   virtual void enqueue(StreamId stream, const Op& op, const Body& body) = 0;
-  // Copies `bytes` between host and device memory, the direction by `op.on`.
+  // Copies `bytes` between host and device memory, the direction by `op.on` (h2d or d2h). The host's
+  // side should be pinned.
   virtual void copy(StreamId stream, const Op& op, void* to, const void* from,
                     std::uint64_t bytes) = 0;
   // For a sequence of operations on `stream`, which must be done when the result is destroyed.
   virtual std::unique_ptr<Repeated> make_repeated(StreamId) { return std::make_unique<Repeated>(); }
+  // The place behind everything that was enqueued on `stream` so far.
   virtual Event record(StreamId stream) = 0;
   // Later work of `stream` waits for `event`, which may lie on any stream.
   virtual void wait(StreamId stream, Event event, WaitFor why = WaitFor::order) = 0;
-  // The host waits.
-  virtual void sync(Event event) = 0;
-  virtual bool reached(Event event) = 0;
+  virtual void sync(Event event) = 0;     // the host waits
+  virtual bool reached(Event event) = 0;  // without waiting
   // The host itself is about to touch memory that operations touch; no effect but under audit.
   virtual void host(const Op& op) = 0;
 
-  virtual std::uint64_t now_ns() = 0;
+  virtual std::uint64_t now_ns() = 0;  // a steady clock: of the host, or virtual time
   // How long `stream` has stood at waits for weights, over all operations that have completed.
   virtual std::uint64_t stall_ns(StreamId stream) = 0;
   // From now on the device keeps the times of every operation and copy of `stream`, and of every wait

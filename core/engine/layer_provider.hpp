@@ -1,4 +1,5 @@
 // What a forward pass sees of offloading: the weights of one step, readable while its lease is open.
+// Called from the one host thread that enqueues the pass.
 #pragma once
 #include <span>
 #include <utility>
@@ -9,17 +10,19 @@
 
 namespace sluice {
 
-// One unit's slab on the device, valid for operations enqueued on the compute stream.
+// One unit's slab where kernels read it, valid for operations enqueued on the compute stream before
+// the lease closes.
 struct Weights {
-  const std::byte* data = nullptr;
-  Range range;  // what an operation that reads it must declare
+  const std::byte* data = nullptr;  // aligned to 256 bytes in a slot
+  Range range;                      // what an operation that reads it must declare
   Encoding encoding = Encoding::native;
 };
 
 class ILayerProvider;
 
 // Closing a lease marks the last read of its units on the compute stream: enqueue every operation
-// that reads them first. The step's spans must outlive it. At most one is open at a time.
+// that reads them first. The provider and the step's spans must outlive it. At most one is open at a
+// time. Closing throws nothing: what fails then comes out of the provider's next call.
 class [[nodiscard]] Lease {
  public:
   Lease(ILayerProvider& from, const Step& step) : from_(&from), step_(step) {}
@@ -27,7 +30,8 @@ class [[nodiscard]] Lease {
   Lease& operator=(Lease&&) = delete;
   ~Lease();
 
-  // The i-th of `Step::needs`. The first call makes the compute stream wait for that unit, so call
+  // The i-th of `Step::needs`; an Error beyond them, and once the lease is closed by a failure. The
+  // first call makes the compute stream wait for that unit, so call
   // it just before its first reader is enqueued: a unit that is here never waits for one that is
   // not.
   Weights use(std::size_t i);
@@ -41,11 +45,14 @@ class ILayerProvider {
  public:
   virtual ~ILayerProvider() = default;
 
-  // Gives every unit of `step.needs` a slot and issues its copy.
+  // Gives every unit of `step.needs` a slot and issues its copy; the host does not wait for it, unless
+  // the policy's layout is blocking. A step that cannot be is an Error and changes nothing.
   virtual Lease acquire(const Step& step) = 0;
+  // A router's guess at later needs, best first; read during the call only. Nothing is promised.
   virtual void routed(std::span<const UnitId> units) = 0;
-  // How many units of a kind one step may need.
+  // How many units of a kind one step may need. 0 for the embedding.
   virtual std::uint32_t capacity(UnitKind kind) const = 0;
+  // Up to the last call; lives as long as the provider, and goes on counting.
   virtual const Counters& counters() const = 0;
   // True when every unit lies in one place for good and using it never waits, so that passes which
   // are alike put the same operations on the compute stream.

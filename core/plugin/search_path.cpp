@@ -9,14 +9,16 @@
 
 #include "core/error.hpp"
 #include "core/files.hpp"
+#include "core/named_files.hpp"
 #include "core/nearest.hpp"
-#include "core/plugin/loader.hpp"
 #include "core/plugin/plugin_file.hpp"
 
 namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view kExtension = ".so";
 
 std::vector<fs::path> from_environment() {
   std::vector<fs::path> out;
@@ -28,10 +30,8 @@ std::vector<fs::path> from_environment() {
 }
 
 std::vector<fs::path> beside_executable() {
-  std::error_code failed;
-  const fs::path executable = fs::read_symlink("/proc/self/exe", failed);
-  if (failed) return {};
-  const fs::path directory = executable.parent_path();
+  const fs::path directory = executable_directory();
+  if (directory.empty()) return {};
   return {directory / "strategies", (directory / SLUICE_INSTALL_PLUGIN_DIR).lexically_normal()};
 }
 
@@ -50,6 +50,16 @@ std::string joined(const std::vector<fs::path>& paths) {
   return text;
 }
 
+// The one of the files that a name may mean.
+const fs::path& only(const std::string& name, const std::vector<fs::path>& files) {
+  if (files.size() > 1)
+    throw InputError(
+        "the policy name '{}' is there twice: {}; give the directory that is meant by "
+        "--plugin-dir",
+        name, joined(files));
+  return files.front();
+}
+
 }  // namespace
 
 PluginPath::PluginPath(const std::vector<fs::path>& given)
@@ -66,12 +76,11 @@ std::vector<fs::path> PluginPath::directories() const {
   return out;
 }
 
-// The files that NAME may mean: one, or several between which nothing decides.
-std::vector<fs::path> PluginPath::candidates(const std::string& name) const {
+std::vector<fs::path> PluginPath::files_of(const std::string& name) const {
   for (const Rank& rank : ranks_) {
     std::vector<fs::path> files;
     for (const fs::path& directory : rank.directories) {
-      const fs::path file = directory / (name + ".so");
+      const fs::path file = directory / (name + std::string(kExtension));
       // A link to nothing counts: it is refused when it is loaded, by its name.
       if (!path_exists(file, Links::themselves)) continue;
       if (files.empty() || !(rank.first_wins || same_bytes(files.front(), file)))
@@ -84,29 +93,20 @@ std::vector<fs::path> PluginPath::candidates(const std::string& name) const {
 
 std::vector<std::string> PluginPath::names() const {
   std::set<std::string> found;
-  for (const fs::path& directory : directories()) {
-    if (!directory_exists(directory)) continue;
-    for (const fs::path& entry : entries_of(directory))
-      if (entry.extension() == ".so") found.insert(entry.stem().string());
-  }
+  for (const fs::path& directory : directories())
+    for (std::string& name : names_in(directory, kExtension)) found.insert(std::move(name));
   return {found.begin(), found.end()};
 }
 
 fs::path PluginPath::find(const std::string& name) const {
   if (is_reserved_policy(name))
     throw InputError("policy '{}' is a part of Sluice, not a plugin", name);
-  if (name.empty() || name.find('/') != std::string::npos || name.ends_with(".so"))
+  if (name.empty() || is_path(name, kExtension))
     throw InputError(
         "'{}' is not the name of a policy: a name is a bare word such as ring_prefetch; "
         "a plugin's directory is given by --plugin-dir",
         name);
-  const std::vector<fs::path> files = candidates(name);
-  if (files.size() == 1) return files.front();
-  if (files.size() > 1)
-    throw InputError(
-        "the policy name '{}' is there twice: {}; give the directory that is meant by "
-        "--plugin-dir",
-        name, joined(files));
+  if (const std::vector<fs::path> files = files_of(name); !files.empty()) return only(name, files);
   const std::vector<std::string> known = names();
   throw InputError("no policy '{}'{}; there are: {} (in {})", name, did_you_mean(name, known),
                    known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
@@ -116,9 +116,10 @@ fs::path PluginPath::find(const std::string& name) const {
 std::vector<PluginPath::Found> PluginPath::list() const {
   std::vector<Found> out;
   for (const std::string& name : names()) {
-    Found found{name, candidates(name).front(), ""};
+    const std::vector<fs::path> files = files_of(name);
+    Found found{name, files.front(), nullptr, ""};
     try {
-      load_plugin(find(name));
+      found.plugin = load_plugin(only(name, files));
     } catch (const InputError& e) {
       found.refused = e.what();
     }

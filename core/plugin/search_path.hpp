@@ -1,8 +1,11 @@
 // Where policies are looked for by name.
 #pragma once
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "core/plugin/loader.hpp"
 
 namespace sluice {
 
@@ -19,19 +22,24 @@ class PluginPath {
   std::vector<std::filesystem::path> directories() const;
 
   struct Found {
-    std::string name;  // of the file, without .so
-    std::filesystem::path file;
-    std::string refused;  // why it cannot be used; empty when it can
+    std::string name;                      // of the file, without .so
+    std::filesystem::path file;            // the first, where nothing says which is meant
+    std::shared_ptr<const Plugin> plugin;  // null when it is refused
+    std::string refused;                   // why it cannot be used; empty when it can
   };
-  // Everything on the path, by name. A file that is refused throws nothing.
+  // Everything on the path, by name, each loaded once. A file that is refused throws nothing.
   std::vector<Found> list() const;
 
-  // Throws InputError for a name that is not there (with the nearest known ones), that is reserved,
-  // that is no bare word, and that two directories of a rank hold (with both files).
+  // The files that NAME may mean: none, one, or several between which nothing decides. Nothing is
+  // loaded; files are read only where a rank holds two of the name, to see whether they are the same.
+  std::vector<std::filesystem::path> files_of(const std::string& name) const;
+
+  // The one file of files_of(). Throws InputError for a name that is not there (with the nearest
+  // known ones), that is reserved, that is no bare word, and that two directories of a rank hold
+  // (with both files).
   std::filesystem::path find(const std::string& name) const;
 
  private:
-  std::vector<std::filesystem::path> candidates(const std::string& name) const;
   std::vector<std::string> names() const;
 
   struct Rank {

@@ -20,7 +20,7 @@ struct PluginTrial {
 // Generates with synthetic dense models of different depth, under each budget from 1 to one beyond
 // their layers, on the cpu device and again on a simulated machine, both under audit and with evicted
 // slots filled with NaN. A trial fails where
-//   the tokens or first logits of a lossless policy are not the resident run's,
+//   the tokens or first logits are not those of the resident run over the same encodings,
 //   the policy throws, or a wish of its was refused,
 //   fewer bytes were moved than the slots allow,
 //   an access is not ordered after the one it depends on,

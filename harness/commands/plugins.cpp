@@ -64,16 +64,9 @@ void list(const PluginsCommand& command) {
   const PluginPath path = command.path();
   Json all = Json::array();
   for (const PluginPath::Found& found : path.list()) {
-    std::string refused = found.refused;
-    Json entry{{"name", found.name}, {"file", found.file.string()}};
-    if (refused.empty()) {
-      try {
-        entry = plugin_json(*load_plugin(found.file));
-      } catch (const Error& error) {
-        refused = error.what();
-      }
-    }
-    entry["refused"] = refused.empty() ? Json(nullptr) : Json(refused);
+    Json entry = found.plugin ? plugin_json(*found.plugin)
+                              : Json{{"name", found.name}, {"file", found.file.string()}};
+    entry["refused"] = found.plugin ? Json(nullptr) : Json(found.refused);
     all.push_back(std::move(entry));
   }
   if (command.json) {

@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -338,6 +339,23 @@ TEST_CASE("run writes results as sweep does, of the experiment without its sweep
   CHECK(bytes_of(dir.path() / "out" / "results.jsonl") == line);
 }
 
+TEST_CASE("whatever a policy throws, and whenever, ends the run under its name") {
+  for (const char* odd : {"false", "true"})
+    for (const std::string hook :
+         {"factory", "layout", "transfer", "transfer_again", "before", "victim", "place"}) {
+      INFO(hook << ", odd " << odd);
+      const Finished done = run_sluice(
+          {"generate", "--model", "synthetic:tiny-dense", "--prompt-ids", "1,2", "--max-new-tokens",
+           "4", "--gpu-layer-budget", "2", "--plugin-dir", kTestPlugins, "--policy", "throws",
+           "--param", "hook=" + hook, "--param", std::string("odd=") + odd});
+      CHECK(done.exit_code == 1);
+      CHECK_THAT(done.err, Contains("throws"));
+      CHECK_THAT(done.err,
+                 Contains(odd == std::string("true") ? "something that is not a std::exception"
+                                                     : "thrown from " + hook));
+    }
+}
+
 TEST_CASE("a policy that throws is a record in a sweep and a failure of a run") {
   const ScratchDir dir;
   dir.write(
@@ -412,63 +430,6 @@ TEST_CASE("synthesize writes a checkpoint that gives the same tokens as the shap
   CHECK_FALSE(fs::exists(dir.path() / "other"));
 }
 
-TEST_CASE("plugins lists and explains policies and tries them out") {
-  const Finished list = run_sluice({"plugins", "list", "--json"});
-  INFO(list.err);
-  REQUIRE(list.exit_code == 0);
-  std::set<std::string> names;
-  for (const Json& entry : Json::parse(list.out)) names.insert(entry["name"].get<std::string>());
-  for (const char* name : {"naive_sync", "prefetch", "ring_prefetch"})
-    CHECK(names.count(name) == 1);
-
-  const Finished info = run_sluice({"plugins", "info", "ring_prefetch", "--json"});
-  REQUIRE(info.exit_code == 0);
-  CHECK(Json::parse(info.out)["params"][0]["name"] == "depth");
-
-  const Finished refused = run_sluice({"plugins", "list", "--plugin-dir", kTestPlugins, "--json"});
-  REQUIRE(refused.exit_code == 0);
-  for (const Json& entry : Json::parse(refused.out))
-    if (entry["name"] == "other_abi") CHECK(entry["refused"].is_string());
-
-  for (const char* name : {"naive_sync", "prefetch", "ring_prefetch"}) {
-    const Finished check = run_sluice(
-        {"plugins", "check", std::string(SLUICE_TEST_PLUGIN_DIR) + "/" + name + ".so", "--json"});
-    INFO(check.out);
-    REQUIRE(check.exit_code == 0);
-    const Json report = Json::parse(check.out);
-    CHECK(report["trials"].size() == 7 + 2 + 14);  // of each model: its layers and one beyond
-    for (const Json& trial : report["trials"])
-      CHECK(trial["weights"].get<std::string>().ends_with("native"));
-    REQUIRE(report["predicted"].size() == 9);  // three policies on three machines
-    for (const Json& speed : report["predicted"]) CHECK(speed["decode_ms"].get<double>() > 0);
-  }
-  const Finished chaos = run_sluice({"plugins", "check", kTestPlugins + "/chaos.so"});
-  CHECK(chaos.exit_code == 1);
-  CHECK_THAT(chaos.out, Contains("FAILED") && Contains("refused"));
-  const Finished moody = run_sluice({"plugins", "check", kTestPlugins + "/moody.so"});
-  CHECK(moody.exit_code == 1);
-  CHECK_THAT(moody.out, Contains("decisions differ between two devices: cpu {"));
-  const Finished throws =
-      run_sluice({"plugins", "check", kTestPlugins + "/throws.so", "--param", "hook=before"});
-  CHECK(throws.exit_code == 1);
-  CHECK_THAT(throws.out, Contains("thrown from before"));
-  CHECK(run_sluice({"plugins", "check", kTestPlugins + "/other_abi.so"}).exit_code == 2);
-  CHECK(run_sluice({"plugins", "check", "/nowhere.so"}).exit_code == 2);
-  CHECK(run_sluice({"plugins", "info", "nothing"}).exit_code == 2);
-}
-
-TEST_CASE("a new policy gets a name that can be one, or nothing is written") {
-  const ScratchDir dir;
-  for (const char* name :
-       {"", "Upper", "1st", "a-b", "a/b", "../up", "resident", "mapped", "ring_prefetch"}) {
-    INFO(name);
-    const Finished done = run_sluice({"plugins", "new", name, "--to", dir.path() / "new"});
-    CHECK(done.exit_code == 2);
-    CHECK_THAT(done.err, Contains(name));
-    CHECK_FALSE(fs::exists(dir.path() / "new"));
-  }
-}
-
 TEST_CASE("inspect shows units and sizes that add up") {
   const Finished done = run_sluice({"inspect", kModels + "qwen3-tiny", "--json"});
   INFO(done.err);
@@ -477,12 +438,23 @@ TEST_CASE("inspect shows units and sizes that add up") {
   // q, k, v, o; q_norm, k_norm, input norm of a layer in bf16; and gate, up, down, norm.
   const std::uint64_t attention = 2 * (64 * (4 + 2 + 2 + 4) * 32 + 32 + 32 + 64);
   const std::uint64_t mlp = 2 * (3 * 64 * 160 + 64);
-  for (const Json& unit : report["units"]) {
-    if (unit["kind"] == "attention") CHECK(unit["total_bytes"] == 5 * attention);
-    if (unit["kind"] == "mlp") CHECK(unit["total_bytes"] == 5 * mlp);
-    if (unit["kind"] == "head") CHECK(unit["total_bytes"] == 2 * (320 * 64 + 64));
+  std::map<std::string, std::uint64_t> totals;
+  for (const Json& unit : report["units"])
+    totals[unit["kind"].get<std::string>()] = unit["total_bytes"].get<std::uint64_t>();
+  CHECK(totals == std::map<std::string, std::uint64_t>{{"embedding", 2 * 320 * 64},
+                                                       {"attention", 5 * attention},
+                                                       {"mlp", 5 * mlp},
+                                                       {"head", 2 * (320 * 64 + 64)}});
+  // Slots begin at multiples of 256 bytes.
+  const std::uint64_t layer = (attention + 255) / 256 * 256 + (mlp + 255) / 256 * 256;
+  std::vector<int> layers;
+  for (const Json& budget : report["budgets"]) {
+    layers.push_back(budget["gpu_layer_budget"].get<int>());
+    CHECK(budget["slot_bytes"] == layers.back() * layer);
+    CHECK(budget["device_bytes"] == budget["slot_bytes"].get<std::uint64_t>() + totals["head"] +
+                                        report["context_bytes"].get<std::uint64_t>());
   }
-  CHECK(report["budgets"].back()["gpu_layer_budget"] == 5);
+  CHECK(layers == std::vector<int>{1, 2, 4, 5});
   CHECK(run_sluice({"inspect", kModels + "qwen3-tiny"}).exit_code == 0);
   CHECK(run_sluice({"inspect", "synthetic:qwen3-8b"}).exit_code == 0);
   CHECK(run_sluice({"inspect", "/nowhere"}).exit_code == 2);

@@ -5,7 +5,7 @@ add_custom_target(sluice_test_plugins)
 # sluice_test_plugin(name source [definition...])
 function(sluice_test_plugin name source)
   sluice_add_policy(${name} ${CMAKE_CURRENT_SOURCE_DIR}/plugin/plugins/${source}
-    OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/test_plugins")
+    OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/test_plugins" NO_INSTALL)
   target_link_libraries(policy_${name} PRIVATE $<BUILD_INTERFACE:sluice_options>)
   target_compile_definitions(policy_${name} PRIVATE "TEST_PLUGIN_NAME=\"${name}\"" ${ARGN})
   add_dependencies(sluice_test_plugins policy_${name})

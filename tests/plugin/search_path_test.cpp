@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/named_files.hpp"
 #include "tests/catch.hpp"
 #include "tests/messages.hpp"
 #include "tests/plugin/scoped_env.hpp"
@@ -40,6 +41,7 @@ TEST_CASE("directories have their order of precedence") {
   CHECK(all[1] == first.path());
   CHECK(all[2] == second.path());
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
+  CHECK(executable_directory() == here);
   CHECK(all[3] == here / "strategies");
   CHECK(all[4].string().ends_with("/sluice/policies"));
 }
@@ -124,6 +126,26 @@ TEST_CASE("names that cannot be a plugin's are refused") {
     CHECK(message(path, name).find("is not the name of a policy") != std::string::npos);
 }
 
+TEST_CASE("a bare word is a name, anything else a path") {
+  for (const char* name : {"", "ring_prefetch", "x.yaml", "so", ".", ".."}) {
+    CAPTURE(name);
+    CHECK_FALSE(is_path(name, ".so"));
+  }
+  for (const std::string& name :
+       {std::string("a/b"), std::string("./x"), std::string("/"), std::string("x.so"),
+        std::string(".so"), std::string("x\0y", 3)}) {
+    CAPTURE(name);
+    CHECK(is_path(name, ".so"));
+  }
+}
+
+TEST_CASE("names in a directory are sorted and of one kind") {
+  const ScratchDir dir;
+  for (const char* name : {"b.yaml", "a.yaml", "c.json", "d"}) dir.write(name, "");
+  CHECK(names_in(dir.path(), ".yaml") == std::vector<std::string>{"a", "b"});
+  CHECK(names_in(dir.path() / "nowhere", ".yaml").empty());
+}
+
 TEST_CASE("a given directory must be one") {
   const ScratchDir dir;
   CHECK_THROWS_AS(PluginPath({dir.path() / "missing"}), InputError);
@@ -145,6 +167,31 @@ TEST_CASE("the list has everything with why it is refused") {
   CHECK(all[1].name == "prefetch");
   CHECK(all[1].file == dir.path() / "prefetch.so");
   CHECK(all[1].refused.empty());
+}
+
+TEST_CASE("the list loads each plugin once, finding one by name loads none") {
+  const ScratchDir dir, twin;
+  for (const char* name : {"by_hand.so", "returns_nothing.so", "other_abi.so"})
+    fs::copy(fs::path(SLUICE_TEST_BUILD_DIR) / "test_plugins" / name, dir.path());
+  fs::copy(dir.path() / "by_hand.so", twin.path());
+  const fs::path mark = dir.path() / "mark";
+  const ScopedEnv env(kVariable, ""), marks("SLUICE_TEST_MARK", mark.string());
+  const PluginPath path({dir.path(), twin.path()});
+  CHECK(path.find("by_hand") == dir.path() / "by_hand.so");
+  CHECK(path.files_of("by_hand").size() == 1);
+  CHECK(path.files_of("nothing").empty());
+  CHECK_THROWS_AS(path.find("nothing"), InputError);
+  CHECK_FALSE(fs::exists(mark));
+  {
+    const std::vector<PluginPath::Found> all = path.list();
+    REQUIRE(all.size() >= 3);
+    CHECK(all[0].plugin->descriptor().summary == std::string("written by hand"));
+    CHECK(all[0].plugin->path() == all[0].file);
+    CHECK(all[1].name == "other_abi");
+    CHECK(all[1].plugin == nullptr);
+    CHECK_FALSE(all[1].refused.empty());
+  }
+  CHECK(bytes_of(mark) == "by_hand\nreturns_nothing\n");
 }
 
 TEST_CASE("a link to nothing and one to itself are listed and refused by name") {

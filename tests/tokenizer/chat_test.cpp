@@ -66,8 +66,11 @@ TEST_CASE("Qwen3 chats have the reference's text and ids") {
 }
 
 TEST_CASE("templates of several kinds render as jinja2 renders them, and fail where it fails") {
-  for (const Json& kind : test::read_data<Json>("chats.json")) {
+  const Json kinds = test::read_data<Json>("chats.json");
+  REQUIRE(kinds.size() == 4);
+  for (const Json& kind : kinds) {
     INFO(kind.at("name"));
+    REQUIRE(kind.at("cases").size() == 60);
     const bool is_qwen3 = kind.at("template").is_null();
     const TemplateDirectory directory(
         {{"chat_template", kind.at("template")}, {"bos_token", {{"content", "<s>"}}}});
@@ -98,6 +101,7 @@ TEST_CASE("filters and methods take the arguments that jinja2's take and give wh
       CHECK(call(answer) == answer.at("text").get<std::string>());
   }
   // What jinja2 has beyond that is refused, never passed over.
+  REQUIRE(data.at("unsupported").size() == 12);
   for (const Json& answer : data.at("unsupported")) {
     INFO(answer.at("call"));
     CHECK_THROWS_WITH(call(answer), Contains("not supported"));

@@ -34,6 +34,7 @@ std::string streamed(const Tokenizer& tokenizer, const std::vector<std::int32_t>
 }
 
 void check_answers(const Tokenizer& tokenizer, const json& cases) {
+  REQUIRE(!cases.empty());
   for (const json& answer : cases) {
     INFO(answer.at("hex"));
     const std::string text = test::from_hex(answer.at("hex").get<std::string>());

@@ -8,6 +8,7 @@
 
 namespace sluice {
 
+// For a policy without parameters.
 inline constexpr std::array<ParamSpec, 0> kNoParams{};
 
 // The units of one kind, in the order in which a token walks them.

@@ -9,6 +9,7 @@
 
 namespace sluice {
 
+// Raised with every change of what a plugin sees: one made for another is refused.
 inline constexpr std::uint32_t kAbiVersion = 2;
 
 #define SLUICE_DETAIL_TEXT2(x) #x
@@ -35,11 +36,12 @@ inline constexpr std::uint32_t kAbiVersion = 2;
 
 enum class ParamType : std::uint8_t { integer, real, boolean, text };
 
-// A parameter, declared once: checks, help and defaults follow from it.
+// A parameter, declared once: checks, help and defaults follow from it. A table that makes no sense
+// (a name twice, a default out of range) makes the loader refuse the plugin.
 struct ParamSpec {
-  const char* name;
+  const char* name;  // lower-case letters, digits and underscores
   ParamType type;
-  double fallback;  // of a text: unused
+  double fallback;  // of an integer: a whole number; of a boolean: 0 or not; of a text: unused
   double min, max;  // inclusive; of a boolean or a text: unused
   const char* help;
   const char* text_fallback = "";
@@ -47,13 +49,14 @@ struct ParamSpec {
 };
 
 // Values that were checked against the specs: every key known, every value in range, every default
-// filled in. Asking for a name that was not declared, or as another type, throws.
+// filled in. Lives as long as the policy that is made from it. Asking for a name that was not
+// declared, or as another type, throws.
 class Params {
  public:
   virtual std::int64_t integer(std::string_view name) const = 0;
   virtual double real(std::string_view name) const = 0;
   virtual bool boolean(std::string_view name) const = 0;
-  virtual std::string_view text(std::string_view name) const = 0;  // lives as long as the policy
+  virtual std::string_view text(std::string_view name) const = 0;
 
  protected:
   ~Params() = default;
@@ -70,15 +73,19 @@ struct PluginIdentity {
 };
 static_assert(sizeof(PluginIdentity) == 192);
 
+// Everything that it points to is the library's own and stays. None may be null, but for `params`
+// of no parameters.
 struct PluginDescriptor {
   const PluginIdentity* identity;
   const char* summary;  // one line
   const char* version;
   const ParamSpec* params;
   std::size_t param_count;
-  // May throw std::invalid_argument for a text that it does not understand: the user's mistake.
+  // Once for each run, on the thread that will call the policy. What it throws, or a null pointer,
+  // ends the run under the policy's name; std::invalid_argument, for a text that it does not
+  // understand, is the user's mistake.
   IOffloadPolicy* (*create)(const Params&);
-  void (*destroy)(IOffloadPolicy*);  // on the side that allocated
+  void (*destroy)(IOffloadPolicy*);  // on the side that allocated; must not throw
 };
 
 namespace detail {
@@ -97,8 +104,8 @@ consteval std::array<char, N> padded(const char (&text)[M]) {
 #define SLUICE_DETAIL_MAGIC "SLUICE\x1APOLICY\n"
 
 // Makes `Type` (constructible from `const Params&`) the policy of this library. NAME is the bare
-// word by which an experiment names it and must equal the file's name; SPECS is an array of
-// ParamSpec.
+// word by which an experiment names it, at most 63 letters, and must equal the file's name; SPECS is
+// an array of ParamSpec that lives as long as the library. Once in a library, outside any namespace.
 #define SLUICE_POLICY(Type, NAME, VERSION, SUMMARY, SPECS)                                         \
   extern "C" {                                                                                     \
   [[gnu::visibility("default")]] extern const ::sluice::PluginIdentity sluice_plugin_identity;     \

@@ -8,11 +8,12 @@
 
 namespace sluice {
 
-// Units are numbered 0..n-1 in the order in which one token walks them.
+// Units are numbered 0..n-1 in the order in which one token walks them: the embedding, then each
+// layer's attention and mlp or experts, then the head.
 using UnitId = std::uint32_t;
 inline constexpr UnitId kNoUnit = ~UnitId{0};
 
-// How weights are stored. `native` is the checkpoint's own type.
+// How weights are stored. `native` is the checkpoint's own type; the others are not there yet.
 enum class Encoding : std::uint8_t { native, int8, int4 };
 inline constexpr std::size_t kEncodings = 3;
 
@@ -43,13 +44,15 @@ struct UnitInfo {
   UnitKind kind = UnitKind::attention;
   std::int32_t layer = 0;    // of the embedding: 0; of the head: the number of layers
   std::int32_t expert = -1;  // -1 unless `kind` is expert
-  std::array<std::uint64_t, kEncodings> bytes{};  // of one slab; 0: not stored in that encoding
+  // Of the unit's one slab, by Encoding; 0: not stored in that encoding.
+  std::array<std::uint64_t, kEncodings> bytes{};
 
   constexpr std::uint64_t size(Encoding e) const { return bytes[static_cast<std::size_t>(e)]; }
 };
 
-// How a unit crosses the link (`wire`) and how it sits in its slot (`resident`). When they differ
-// the engine dequantises beside the copy lane; when they are the same the kernels read it as it is.
+// How a unit crosses the link (`wire`) and how it sits in its slot (`resident`), where kernels read
+// it. Both must be stored. There is no conversion yet: a policy that asks for one is refused before
+// the run.
 struct Transfer {
   Encoding wire = Encoding::native;
   Encoding resident = Encoding::native;
@@ -71,6 +74,7 @@ class PerKind {
   std::array<T, kUnitKinds> values_{};
 };
 
+// What the spans refer to outlives every policy of the run: the view may be copied and kept.
 struct ModelView {
   std::span<const UnitInfo> units;  // index: UnitId
   std::span<const UnitId> order;    // one token's walk over the streamed units; each expert once

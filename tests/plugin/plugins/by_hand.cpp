@@ -34,9 +34,11 @@ using namespace sluice;
 
 namespace {
 
+// A line each time that the library is loaded.
 struct MarkLoaded {
   MarkLoaded() {
-    if (const char* file = std::getenv("SLUICE_TEST_MARK")) std::ofstream(file) << "code has run";
+    if (const char* file = std::getenv("SLUICE_TEST_MARK"))
+      std::ofstream(file, std::ios::app) << TEST_PLUGIN_NAME "\n";
   }
 } const mark_loaded;
 

@@ -1,4 +1,5 @@
 // Throws from the hook that its parameter names.
+#include <set>
 #include <stdexcept>
 #include <string>
 
@@ -10,7 +11,7 @@ using namespace sluice;
 
 constexpr std::array kParams{
     ParamSpec{"hook", ParamType::text, 0, 0, 0,
-              "factory, layout, transfer, before, routed, victim or place"},
+              "factory, layout, transfer, transfer_again, before, routed, victim or place"},
     ParamSpec{"odd", ParamType::boolean, 0, 0, 0, "throw a number instead of an exception"},
 };
 
@@ -23,8 +24,9 @@ class Throws final : public IOffloadPolicy {
     in("layout");
     return {};
   }
-  Transfer transfer(const ModelView&, const UnitInfo&) const override {
+  Transfer transfer(const ModelView&, const UnitInfo& unit) const override {
     in("transfer");
+    if (!asked_.insert(unit.id).second) in("transfer_again");
     return {};
   }
   void before(const Step&, Actions&) override { in("before"); }
@@ -47,6 +49,7 @@ class Throws final : public IOffloadPolicy {
 
   std::string hook_;
   bool odd_;
+  mutable std::set<UnitId> asked_;
 };
 
 }  // namespace
