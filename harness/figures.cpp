@@ -93,6 +93,11 @@ Json make_figures(std::span<const RepeatFigures> repeats, double link_gbps) {
   });
   out.rate("stall_ms_per_token",
            [](R r) { return over(count(r.decode_stall_ns) / 1e6, decoded(r)); });
+  out.rate("transfer_to_compute", [&](R r) -> std::optional<double> {
+    const auto transfer_ns = over(count(r.decode.h2d_bytes), link_gbps);
+    if (!transfer_ns) return std::nullopt;
+    return over(*transfer_ns, count(r.decode_ns) - count(r.decode_stall_ns));
+  });
   out.rate("prefill_stall_ms",
            [](R r) { return over(count(r.prefill_stall_ns) / 1e6, count(r.batches)); });
   out.total("hits", &Counters::hits);

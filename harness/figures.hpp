@@ -33,6 +33,8 @@ struct RepeatFigures {
 //   link_percent                     h2d_gbps of `link_gbps`
 //   stall_ms_per_token               compute's waits for weights while decoding, over sum of
 //                                    (tokens - 1); prefill_stall_ms: the rest, a batch's mean
+//   transfer_to_compute              while decoding: bytes moved at `link_gbps`, over the time that
+//                                    compute did not wait for weights
 //   hits, misses, wasted, refused, loads, h2d_bytes   of one run
 nlohmann::json make_figures(std::span<const RepeatFigures> repeats, double link_gbps);
 

@@ -44,6 +44,7 @@ TEST_CASE("figures are what their definitions give by hand") {
   CHECK(f["h2d_gbps"] == 1.0);                              // 1.1 GB in 1.1 s
   CHECK(f["link_percent"] == 25.0);
   CHECK(f["stall_ms_per_token"] == 20.0);  // 280 / 14
+  CHECK(f["transfer_to_compute"] == Approx(200.0 / 720));  // 800 MB at 4 GB/s; 1000 - 280 ms
   CHECK(f["prefill_stall_ms"] == 30.0);
   CHECK(f["hits"] == 3);
   CHECK(f["h2d_bytes"] == 1'100'000'000);
@@ -61,6 +62,7 @@ TEST_CASE("repeats give medians and their spread") {
   CHECK(f["spread"]["misses"] == nlohmann::json({0, 4}));
   CHECK_FALSE(f["spread"].contains("hits"));
   CHECK(f["link_percent"].is_null());  // no link is known
+  CHECK(f["transfer_to_compute"].is_null());
 
   std::vector<RepeatFigures> even(2, two_requests());
   even[1].prefill_ns = 300'000'000;
