@@ -35,6 +35,7 @@ int main(int argc, char** argv) {
   sluice::add_sweep(app, exit_code);
   sluice::add_predict(app, exit_code);
   sluice::add_generate(app, exit_code);
+  sluice::add_eval(app);
   sluice::add_replay(app, exit_code);
   sluice::add_chat(app);
   sluice::add_plugins(app, exit_code);

@@ -35,8 +35,9 @@ struct PreparedCell {
   std::vector<Transfer> transfers;  // by unit, in place of what the policy says; empty: as it says
   Instruments instruments;
   std::vector<std::vector<std::int32_t>> prompts;
-  std::uint32_t context = 0;  // positions per sequence
-  std::uint32_t batch = 1;    // sequences at once; never more than prompts
+  std::uint32_t context = 0;     // positions per sequence
+  std::uint32_t batch = 1;       // sequences at once; never more than prompts
+  std::uint32_t logit_rows = 1;  // DecoderLimits::logit_rows
 
   bool is_resident() const { return experiment.policy.name == kResidentPolicy; }
   bool is_mapped() const { return experiment.policy.name == kMappedPolicy; }

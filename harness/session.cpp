@@ -24,6 +24,7 @@ DecoderLimits limits_of(const PreparedCell& cell) {
   DecoderLimits limits;
   limits.context = cell.context;
   limits.sequences = cell.batch;
+  limits.logit_rows = cell.logit_rows;
   return limits;
 }
 

@@ -36,6 +36,10 @@ class Session {
   // Nothing but this can be asked afterwards.
   std::vector<Race> finish();
   Generator& generator() { return *generator_; }
+  // Decoder::score() of one window of text; `last`: no other follows.
+  void score(std::span<const std::int32_t> tokens, bool last, const LogitSink& sink) {
+    decoder_->score(*meter_, 0, tokens, last, sink);
+  }
   const PhaseBook& phases() const { return meter_->book(); }
   const Counters& counters() const { return provider().counters(); }
   // How long the compute stream has waited for weights.

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <numeric>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "models/kv_cache.hpp"
 #include "models/layer_ops.hpp"
+#include "models/logit_reader.hpp"
 #include "models/pass_results.hpp"
 #include "models/rope.hpp"
 #include "models/sequence_book.hpp"
@@ -37,6 +40,13 @@ DecoderLimits checked(const ModelConfig& config, const DecoderLimits& limits) {
         limits.sequences, limits.prefill_chunk);
   return limits;
 }
+
+// Ends a sequence, however its use ends.
+struct Finisher {
+  SequenceBook& book;
+  std::uint32_t sequence;
+  ~Finisher() { book.finish(sequence); }
+};
 
 }  // namespace
 
@@ -78,6 +88,8 @@ class Decoder::Impl {
   void prefill(ILayerProvider& provider, std::span<const std::uint32_t> sequences,
                std::span<const std::span<const std::int32_t>> prompts, bool last);
   void decode(ILayerProvider& provider, std::span<const std::uint32_t> sequences, bool last);
+  void score(ILayerProvider& provider, std::uint32_t sequence, std::span<const std::int32_t> tokens,
+             bool last, const LogitSink& sink);
   void force(std::uint32_t sequence, std::int32_t token);
   void set_stop_ids(std::span<const std::int32_t> ids);
 
@@ -95,6 +107,8 @@ class Decoder::Impl {
   void check(std::span<const std::uint32_t> sequences, Prompts prompts) const;
   void prefill_group(ILayerProvider& provider, std::span<const std::uint32_t> sequences,
                      Prompts prompts, std::uint32_t first, bool last);
+  void prompt_rows(ILayerProvider& provider, std::span<const std::uint32_t> sequences,
+                   Prompts prompts, bool last);
   RowIndex upload_rows(std::span<const std::uint32_t> sequences, Prompts prompts);
   std::vector<RowBlock> cut(const RowIndex& rows, Prompts prompts) const;
   Repeated& kept_pass(std::size_t rows, std::uint32_t longest);
@@ -120,6 +134,7 @@ class Decoder::Impl {
   Walk walk_;
   SequenceBook book_;
   PassResults results_;
+  std::optional<LogitReader> logit_reader_;  // once something is scored
   Uploader row_uploads_, word_uploads_, stop_uploads_;
   std::uint32_t stop_count_ = 0;
   std::map<std::tuple<std::size_t, std::uint32_t, std::uint32_t>, std::unique_ptr<Repeated>>
@@ -218,10 +233,7 @@ void Decoder::Impl::prefill(ILayerProvider& provider, std::span<const std::uint3
 void Decoder::Impl::prefill_group(ILayerProvider& provider,
                                   std::span<const std::uint32_t> sequences, Prompts prompts,
                                   std::uint32_t first, bool last) {
-  const RowIndex rows = upload_rows(sequences, prompts);
-  layers_.embed({.rows = rows, .hidden = work_.hidden});
-  run_units(provider, cut(rows, prompts), Phase::prefill, last);
-
+  prompt_rows(provider, sequences, prompts, last);
   std::vector<std::uint32_t> last_rows;
   std::uint32_t end = 0;
   for (const auto& prompt : prompts) {
@@ -229,6 +241,14 @@ void Decoder::Impl::prefill_group(ILayerProvider& provider,
     last_rows.push_back(end - 1);
   }
   choose(provider, sequences, last_rows, first, Phase::prefill, last);
+}
+
+// Takes the prompts' tokens through all units, one row of the hidden states each.
+void Decoder::Impl::prompt_rows(ILayerProvider& provider, std::span<const std::uint32_t> sequences,
+                                Prompts prompts, bool last) {
+  const RowIndex rows = upload_rows(sequences, prompts);
+  layers_.embed({.rows = rows, .hidden = work_.hidden});
+  run_units(provider, cut(rows, prompts), Phase::prefill, last);
 }
 
 // One row per token, prompt after prompt.
@@ -271,6 +291,33 @@ std::vector<RowBlock> Decoder::Impl::cut(const RowIndex& rows, Prompts prompts) 
     }
   }
   return blocks;
+}
+
+void Decoder::Impl::score(ILayerProvider& provider, std::uint32_t sequence,
+                          std::span<const std::int32_t> tokens, bool last, const LogitSink& sink) {
+  const std::span<const std::uint32_t> sequences(&sequence, 1);
+  check(sequences, {&tokens, 1});
+  const auto count = static_cast<std::uint32_t>(tokens.size());
+  if (!logit_reader_)
+    logit_reader_.emplace(ops_, work_, logit_rows(limits_),
+                          static_cast<std::uint32_t>(config_.vocab), type_);
+  book_.start(sequence, {});
+  const Finisher finisher{book_, sequence};
+  book_.fill(sequence, count);
+  book_.upload(sequences);
+  prompt_rows(provider, sequences, {&tokens, 1}, last);
+
+  const UnitId unit = layers_.head_unit();
+  Lease lease = provider.acquire(walk_.head(unit, Phase::prefill, count, last));
+  const Weights slab = lease.use(0);
+  std::vector<std::uint32_t> rows(count);
+  std::iota(rows.begin(), rows.end(), 0u);
+  logit_reader_->read(
+      count,
+      [&](std::uint32_t first, std::uint32_t some) {
+        layers_.head(slab, work_.hidden, std::span(rows).subspan(first, some), 0);
+      },
+      sink);
 }
 
 void Decoder::Impl::decode(ILayerProvider& provider, std::span<const std::uint32_t> sequences,
@@ -414,6 +461,11 @@ void Decoder::prefill(ILayerProvider& provider, std::span<const std::uint32_t> s
 void Decoder::decode(ILayerProvider& provider, std::span<const std::uint32_t> sequences,
                      bool last) {
   impl_->decode(provider, sequences, last);
+}
+
+void Decoder::score(ILayerProvider& provider, std::uint32_t sequence,
+                    std::span<const std::int32_t> tokens, bool last, const LogitSink& sink) {
+  impl_->score(provider, sequence, tokens, last, sink);
 }
 
 std::span<const std::int32_t> Decoder::chosen(std::uint32_t back) {

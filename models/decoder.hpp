@@ -1,7 +1,9 @@
 // The forward pass of a decoder-only transformer: Llama, Qwen2, Qwen3. It walks the units in order;
 // where their weights are is the provider's business.
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -23,13 +25,23 @@ inline constexpr std::uint32_t kPrefillRows = 16384;
 struct DecoderLimits {
   std::uint32_t context = 0;    // positions per sequence
   std::uint32_t sequences = 1;  // at once
+  // Rows whose logits score() computes at once, where they are more than `sequences`.
+  std::uint32_t logit_rows = 1;
   // Results depend on neither:
   std::uint32_t prefill_chunk = kPrefillChunk;
   std::uint32_t prefill_rows = kPrefillRows;
 };
 
-// A pass is enqueued, not awaited: only chosen() and logits() wait for the device. The order of
-// calls is start, prefill, decode ..., finish for each sequence; another order throws Error.
+// Logits of `count` tokens in a row, the first of which is the `first`-th that was given.
+struct LogitRows {
+  std::uint32_t first = 0, count = 0;
+  std::span<const std::byte> values;  // [count, vocab] of the decoder's type
+};
+// What it is given is valid until it returns.
+using LogitSink = std::function<void(const LogitRows&)>;
+
+// A pass is enqueued, not awaited: only chosen(), logits() and score() wait for the device. The order
+// of calls is start, prefill, decode ..., finish for each sequence; another order throws Error.
 class Decoder {
  public:
   // Allocates KV cache and workspace (MemoryLimitError when they do not fit). Throws InputError for
@@ -65,6 +77,12 @@ class Decoder {
                std::span<const std::span<const std::int32_t>> prompts, bool last);
   // One more token of each sequence, from the token on the device.
   void decode(ILayerProvider& provider, std::span<const std::uint32_t> sequences, bool last);
+
+  // The logits after each of `tokens`, the bits of those that a prompt ending there has: one pass, each
+  // unit acquired once, then the head for a few rows at a time, which `sink` gets in order. Takes
+  // place in sequence slot `sequence`, which has no sequence before and after. Throws as prefill() does.
+  void score(ILayerProvider& provider, std::uint32_t sequence, std::span<const std::int32_t> tokens,
+             bool last, const LogitSink& sink);
 
   // Tokens that the `back`-th last pass chose, one per sequence of that pass, in its order; 0 is the
   // newest. The host waits for that pass. Kept for the last kPassesAhead + 1 passes, and valid as

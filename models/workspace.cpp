@@ -46,10 +46,14 @@ std::uint32_t prefill_rows(const DecoderLimits& limits) {
       std::max<std::uint64_t>(std::min(all, together), limits.sequences));
 }
 
+std::uint32_t logit_rows(const DecoderLimits& limits) {
+  return std::max(limits.sequences, limits.logit_rows);
+}
+
 WorkspaceLayout lay_out_workspace(void* base, const ModelConfig& config, DType type,
                                   const DecoderLimits& limits) {
   const std::uint64_t element = size_of(type), sequences = limits.sequences;
-  const std::uint64_t rows = prefill_rows(limits);
+  const std::uint64_t rows = prefill_rows(limits), scored = logit_rows(limits);
   const std::uint64_t piece =
       std::max(std::min(limits.prefill_chunk, limits.context), limits.sequences);
   const std::uint64_t hidden = wide(config.hidden), inter = wide(config.intermediate);
@@ -62,8 +66,8 @@ WorkspaceLayout lay_out_workspace(void* base, const ModelConfig& config, DType t
   cutter.cut(out.normed, piece * hidden * element);
   cutter.cut(out.wide, piece * std::max(q + 2 * kv, 2 * inter) * element);
   cutter.cut(out.narrow, piece * std::max(q, inter) * element);
-  cutter.cut(out.final_rows, sequences * hidden * element);
-  cutter.cut(out.logits, sequences * wide(config.vocab) * element);
+  cutter.cut(out.final_rows, scored * hidden * element);
+  cutter.cut(out.logits, scored * wide(config.vocab) * element);
   cutter.cut(out.cos, angles);
   cutter.cut_close(out.sin, angles);
   cutter.cut(out.rows, 3 * rows);

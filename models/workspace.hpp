@@ -14,14 +14,15 @@ namespace sluice {
 inline constexpr std::uint32_t kMaxStopIds = 64;
 
 // T: the activation type. R: prefill_rows(). C: rows that go through an operation together, those of
-// a piece of a prompt or of a decode pass. S: sequences. V: vocab. P: pages of a sequence.
+// a piece of a prompt or of a decode pass. S: sequences. L: logit_rows(). V: vocab. P: pages of a
+// sequence.
 struct WorkspaceLayout {
   std::byte* hidden = nullptr;      // T [R, hidden]: the residual stream
   std::byte* normed = nullptr;      // T [C, hidden]
   std::byte* wide = nullptr;        // T [C, q_size + 2 kv_size], or [C, 2 intermediate]
   std::byte* narrow = nullptr;      // T [C, q_size], or [C, intermediate]
-  std::byte* final_rows = nullptr;  // T [S, hidden]: what the head reads
-  std::byte* logits = nullptr;      // T [S, V]
+  std::byte* final_rows = nullptr;  // T [L, hidden]: what the head reads
+  std::byte* logits = nullptr;      // T [L, V]
   float* cos = nullptr;             // [context, head_dim / 2]
   float* sin = nullptr;             // right behind cos
   std::int32_t* rows = nullptr;     // 3 x [n <= R], without gaps: tokens, sequences, positions
@@ -40,6 +41,9 @@ struct WorkspaceLayout {
 
 // R: rows of prompts that the workspace takes through the layers together.
 std::uint32_t prefill_rows(const DecoderLimits& limits);
+
+// L: rows of logits that the workspace holds.
+std::uint32_t logit_rows(const DecoderLimits& limits);
 
 // Cuts the block at `base`, which may be null where only `bytes` is wanted.
 WorkspaceLayout lay_out_workspace(void* base, const ModelConfig& config, DType type,

@@ -14,6 +14,7 @@ void add_run(CLI::App& app, ExitCode& exit_code);
 void add_sweep(CLI::App& app, ExitCode& exit_code);
 void add_predict(CLI::App& app, ExitCode& exit_code);
 void add_generate(CLI::App& app, ExitCode& exit_code);
+void add_eval(CLI::App& app);
 void add_replay(CLI::App& app, ExitCode& exit_code);
 void add_chat(CLI::App& app);
 void add_plugins(CLI::App& app, ExitCode& exit_code);

@@ -27,6 +27,20 @@ std::vector<Override> model_overrides(const std::string& model, const std::strin
   return out;
 }
 
+std::vector<Override> param_overrides(const std::vector<std::string>& params,
+                                      const std::string& option) {
+  std::vector<Override> out;
+  for (const std::string& param : params) {
+    const std::size_t equals = param.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw InputError("{} {}: must be KEY=VALUE", option, param);
+    out.push_back(plain_override("policy.params." + param.substr(0, equals),
+                                 param.substr(equals + 1), option));
+    out.back().value.place.file = option + " " + param;
+  }
+  return out;
+}
+
 void ExperimentOptions::add_key(CLI::App& command, const std::string& name,
                                 const std::string& key) {
   const Key& spec = key_of(key);
@@ -109,14 +123,7 @@ std::vector<Override> ExperimentOptions::overrides() const {
   if (!model_.empty())
     for (Override& part : model_overrides(model_, "--model")) out.push_back(std::move(part));
   out.insert(out.end(), given_.begin(), given_.end());
-  for (const std::string& param : params_) {
-    const std::size_t equals = param.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw InputError("--param {}: must be KEY=VALUE", param);
-    out.push_back(plain_override("policy.params." + param.substr(0, equals),
-                                 param.substr(equals + 1), "--param"));
-    out.back().value.place.file = "--param " + param;
-  }
+  for (Override& param : param_overrides(params_, "--param")) out.push_back(std::move(param));
   return out;
 }
 

@@ -12,6 +12,10 @@ namespace sluice {
 // PATH, or synthetic:NAME[:SEED], as an experiment says it; `option` names it in errors.
 std::vector<Override> model_overrides(const std::string& model, const std::string& option);
 
+// A policy's parameters, each KEY=VALUE; `option` names them in errors.
+std::vector<Override> param_overrides(const std::vector<std::string>& params,
+                                      const std::string& option);
+
 // --policy --param --gpu-layer-budget --device --machine --dtype --set --plugin-dir. Values are checked where
 // a file's would be, so the messages are the same.
 class ExperimentOptions {

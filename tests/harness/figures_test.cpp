@@ -43,7 +43,7 @@ TEST_CASE("figures are what their definitions give by hand") {
   CHECK(f["h2d_bytes_per_token"] == 50'000'000.0);          // 800 MB / 16
   CHECK(f["h2d_gbps"] == 1.0);                              // 1.1 GB in 1.1 s
   CHECK(f["link_percent"] == 25.0);
-  CHECK(f["stall_ms_per_token"] == 20.0);  // 280 / 14
+  CHECK(f["stall_ms_per_token"] == 20.0);                  // 280 / 14
   CHECK(f["transfer_to_compute"] == Approx(200.0 / 720));  // 800 MB at 4 GB/s; 1000 - 280 ms
   CHECK(f["prefill_stall_ms"] == 30.0);
   CHECK(f["hits"] == 3);
