@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 GROUP = 128
-SHRINKS = [np.float32(x) for x in (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65)]
 NIBBLE_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]
 ROW_ALIGNMENT = 16
 CHECKSUM_ROWS = 16
@@ -71,39 +70,15 @@ def int8(values):
     return padded(codes.view(np.uint8)), scales
 
 
-def codes_of_group(group, scale, zero):
-    return np.clip(np.rint(group / scale[:, None]) + zero[:, None], 0, 15)
-
-
-def squared_error(group, scale, zero):
-    """Eight sums of every eighth value's, then those in order, all in float32."""
-    error = (codes_of_group(group, scale, zero) - zero[:, None]) * scale[:, None] - group
-    squares = error * error
-    sums = np.zeros((len(group), 8), np.float32)
-    for first in range(0, group.shape[1], 8):
-        part = squares[:, first:first + 8]
-        sums[:, :part.shape[1]] += part
-    total = np.zeros(len(group), np.float32)
-    for i in range(8):
-        total += sums[:, i]
-    return total
-
-
 def quantise_group(group):
     """Codes, scales and zero points of a group of each row."""
     zero = np.float32(0)
     low, high = np.minimum(group.min(axis=1), zero), np.maximum(group.max(axis=1), zero)
-    best_scale, best_zero = np.ones(len(group), np.float32), np.zeros(len(group), np.float32)
-    least = np.full(len(group), np.inf, np.float32)
-    for shrink in SHRINKS:
-        scale = ((high * shrink - low * shrink) / np.float32(15)).astype(np.float16).astype(np.float32)
-        scale = np.where(scale > 0, scale, np.float32(1))
-        zeros = np.clip(np.rint(-(low * shrink) / scale), 0, 15)
-        error = squared_error(group, scale, zeros)
-        better = error < least
-        least = np.where(better, error, least)
-        best_scale, best_zero = np.where(better, scale, best_scale), np.where(better, zeros, best_zero)
-    return codes_of_group(group, best_scale, best_zero).astype(np.uint8), best_scale, best_zero
+    scale = ((high - low) / np.float32(15)).astype(np.float16).astype(np.float32)
+    scale = np.where(scale > 0, scale, np.float32(1))
+    zeros = np.clip(np.rint(-low / scale), 0, 15)
+    codes = np.clip(np.rint(group / scale[:, None]) + zeros[:, None], 0, 15)
+    return codes.astype(np.uint8), scale, zeros
 
 
 def int4(values):

@@ -55,23 +55,6 @@ Range4 range_of_group(float low, float high) {
   return range;
 }
 
-// Eight sums of every eighth value's, then those in order.
-float squared_error(std::span<const float> group, const Range4& range) {
-  constexpr std::size_t kSums = 8;
-  std::array<float, kSums> sums{};
-  const auto add = [&](std::size_t i, std::size_t to) {
-    const float error = (range.code(group[i]) - range.zero) * range.scale - group[i];
-    sums[to] += error * error;
-  };
-  std::size_t i = 0;
-  for (; i + kSums <= group.size(); i += kSums)
-    for (std::size_t j = 0; j < kSums; ++j) add(i + j, j);
-  for (std::size_t j = 0; i < group.size(); ++i, ++j) add(i, j);
-  float all = 0;
-  for (const float sum : sums) all += sum;
-  return all;
-}
-
 bool quantise_group(std::span<const float> group, std::uint8_t* codes, GroupScale& scale) {
   constexpr float kLargestF16 = 65504;
   float low = 0, high = 0;
@@ -83,19 +66,10 @@ bool quantise_group(std::span<const float> group, std::uint8_t* codes, GroupScal
   }
   if (!finite || high - low > kLargestF16 * static_cast<float>(kInt4Most)) return false;
 
-  Range4 best;
-  float least = INFINITY;
-  for (const float shrink : kShrinks) {
-    const Range4 range = range_of_group(low * shrink, high * shrink);
-    const float error = squared_error(group, range);
-    if (error < least) {
-      least = error;
-      best = range;
-    }
-  }
-  scale = {f32_to_f16(best.scale), f32_to_f16(best.zero)};
+  const Range4 range = range_of_group(low, high);
+  scale = {f32_to_f16(range.scale), f32_to_f16(range.zero)};
   for (std::size_t i = 0; i < group.size(); ++i)
-    codes[i] = static_cast<std::uint8_t>(best.code(group[i]));
+    codes[i] = static_cast<std::uint8_t>(range.code(group[i]));
   return true;
 }
 

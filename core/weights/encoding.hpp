@@ -8,10 +8,11 @@
 //   shorter), a scale and a zero point, both f16: weight = scale * (code - zero). The zero point is a
 //   whole number, at most 16 in what others have quantised.
 //
-// Codes are rounded to nearest, ties to even. Of int4, the range of a group is shrunk by the one of
-// kShrinks that leaves the least squared error, which takes a tenth off the error of the full range
-// (measured over the 210 matrices of SmolLM2-135M: relative error 0.105 with the full range, 0.098
-// with these, 0.125 symmetric).
+// Codes are rounded to nearest, ties to even. The range of a group of int4 runs from its least value,
+// or zero, to its greatest, or zero. Shrinking it until the squared error is least takes a tenth off the
+// weights' error and worsens the model: what is cut off are the weights that matter most (SmolLM2-135M
+// over 3000 tokens: perplexity 9.13 natively, 11.24 with the full range, 11.84 with the range of least
+// error, 12.03 with a symmetric one).
 #pragma once
 #include <array>
 #include <cstddef>
@@ -24,7 +25,6 @@ namespace sluice {
 
 inline constexpr std::uint64_t kGroupWeights = 128;
 inline constexpr std::uint32_t kInt8Most = 127, kInt4Most = 15;
-inline constexpr std::array kShrinks{1.0f, 0.95f, 0.9f, 0.85f, 0.8f, 0.75f, 0.7f, 0.65f};
 
 // Of one group of int4.
 struct GroupScale {
