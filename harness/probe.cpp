@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <string>
 #include <thread>
 #include <variant>
 
@@ -275,23 +276,31 @@ std::string size_text(std::uint64_t bytes) {
                            : fmt::format("{}KiB", bytes / 1024);
 }
 
+std::string rate_text(double rate) { return fmt::format("{:.4g}", rate); }
+
 struct FigureText {
   const Machine& machine;
   const Key& key;
 
   std::string operator()(std::string Machine::*figure) const { return machine.*figure; }
-  std::string operator()(double Machine::*figure) const {
-    return fmt::format("{:.4g}", machine.*figure);
-  }
+  std::string operator()(double Machine::*figure) const { return rate_text(machine.*figure); }
   std::string operator()(std::uint64_t Machine::*figure) const {
     return key.type == KeyType::size ? fmt::format("{}MiB", machine.*figure / kMiB)
                                      : fmt::format("{}", machine.*figure);
   }
   std::string operator()(RateCurve Machine::*figure) const {
     std::string out;
-    for (const RateCurve::Point& point : (machine.*figure).points)
-      out +=
-          fmt::format("{}{}: {:.4g}", out.empty() ? "{" : ", ", size_text(point.bytes), point.gbps);
+    double last_ns = 0;
+    for (const RateCurve::Point& point : (machine.*figure).points) {
+      const auto ns_at = [&](const std::string& gbps) {
+        return static_cast<double>(point.bytes) / std::stod(gbps);
+      };
+      std::string gbps = rate_text(point.gbps);
+      // Nor must rounding make a larger copy arrive before a smaller one.
+      while (ns_at(gbps) < last_ns) gbps = rate_text(std::stod(gbps) * 0.999);
+      out += fmt::format("{}{}: {}", out.empty() ? "{" : ", ", size_text(point.bytes), gbps);
+      last_ns = ns_at(gbps);
+    }
     return out + "}";
   }
 };

@@ -24,6 +24,7 @@ void execute(const ProbeCommand& command) {
   const fs::path to = command.to;
   const std::string name = to.stem().string();
   if (name.empty()) throw InputError("--to {}: must be the path of a file", command.to);
+  AtomicFile file(to);  // before what takes half a minute
   DeviceSpec spec;
   spec.kind = command.device == name_of(DeviceKind::cuda) ? DeviceKind::cuda : DeviceKind::cpu;
   spec.link_gbps = command.link_gbps;
@@ -38,7 +39,8 @@ void execute(const ProbeCommand& command) {
   const std::string text =
       machine_text(probed, {device->info().name, source + fmt::format(", {}.", utc_now())});
   read_machine(parse_yaml(text, command.to));
-  write_file(to, text);
+  file.write(text.data(), text.size());
+  file.finish();
   fmt::print("{}", text);
   say(fmt::format("{} is written; `sluice predict X.yaml --machine {}` uses it", command.to,
                   command.to.ends_with(".yaml") ? command.to : "./" + command.to));

@@ -35,6 +35,28 @@ TEST_CASE("what is written of a machine is what is read back") {
   CHECK(to_json(read_machine(parse_yaml(text, "m.yaml"))) == to_json(machine));
 }
 
+TEST_CASE("figures rounded in a machine's file keep copies of all sizes in order") {
+  Probed probed;
+  Machine& machine = probed.machine;
+  machine.name = "m";
+  machine.memory_gbps = machine.matrix_tflops = machine.host_read_gbps = 1;
+  machine.device_memory_bytes = machine.host_memory_bytes = 1ull << 30;
+  // The smaller copies take just as long as the larger ones.
+  machine.h2d = {{{256 << 10, 1.86414}, {1 << 20, 4 * 1.86414}, {4 << 20, 16 * 1.86414}}};
+  machine.d2h = {{{1 << 20, 12}}};
+  const std::string text = machine_text(probed, {"A machine.", "Measured."});
+  INFO(text);
+  CHECK_THAT(text, Contains("h2d_gbps: {256KiB: 1.864, 1MiB: 7.45, 4MiB: 29.8}"));
+  CHECK_NOTHROW(read_machine(parse_yaml(text, "m.yaml")));
+}
+
+TEST_CASE("probe measures nothing when its file cannot be written") {
+  const test::ScratchDir dir;
+  const test::Finished done = test::run_sluice({"probe", "--to", dir.path() / "none" / "m.yaml"});
+  CHECK(done.exit_code == 2);
+  CHECK_THAT(done.err, Contains("cannot be written") && !Contains("measuring"));
+}
+
 TEST_CASE("probe writes a machine that predict takes") {
   const test::ScratchDir dir;
   const std::string to = dir.path() / "mine.yaml";
