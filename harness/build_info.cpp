@@ -51,6 +51,13 @@ Json build_info() {
           {"build_type", SLUICE_BUILD_TYPE}};
 }
 
+std::string version_text() {
+  const std::string_view commit = build_commit();
+  return fmt::format("sluice {}{}, {}, {}", SLUICE_VERSION,
+                     commit.empty() ? "" : fmt::format(" ({})", commit), SLUICE_SIGNATURE,
+                     SLUICE_BUILD_TYPE);
+}
+
 Json machine_info() {
   utsname system{};
   ::uname(&system);

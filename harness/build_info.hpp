@@ -1,11 +1,15 @@
 // What a record says about where it comes from.
 #pragma once
 #include <nlohmann/json.hpp>
+#include <string>
 
 namespace sluice {
 
 // Version, commit (null where the build knew none), compiler, build type.
 nlohmann::json build_info();
+
+// The same as a line.
+std::string version_text();
 
 // The commit that was built, with "-dirty" behind it where files had changed; empty: not known. Its
 // source is written by the build.

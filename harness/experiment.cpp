@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "core/files.hpp"
 #include "core/named_files.hpp"
+#include "core/plugin/plugin_file.hpp"
 #include "core/weights/hash.hpp"
 #include "harness/machine_file.hpp"
 #include "harness/paths.hpp"
@@ -185,6 +186,8 @@ Experiment make_experiment(const Settings& settings, const std::string& file) {
     experiment.pinned_limit = settings.value("device.pinned_limit").get<std::uint64_t>();
   experiment.policy = make_policy_choice(settings);
   experiment.budget = make_budget(settings);
+  // No budget changes what these do: cells that differ in nothing else are one.
+  if (is_reserved_policy(experiment.policy.name)) experiment.inputs["budget"] = nullptr;
   experiment.dtype = make_dtype(settings);
   experiment.generation = make_generation(settings);
   experiment.inputs["generation"]["greedy"] = experiment.generation.sampling.temperature == 0;

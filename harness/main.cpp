@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "harness/build_info.hpp"
 #include "harness/commands/commands.hpp"
 #include "harness/progress.hpp"
 
@@ -30,6 +31,7 @@ int main(int argc, char** argv) {
   hold_standard_streams();
   CLI::App app{"Runs language models that are bigger than the GPU they run on", "sluice"};
   app.require_subcommand(1);
+  app.set_version_flag("--version", sluice::version_text());
   sluice::ExitCode exit_code;
   sluice::add_run(app, exit_code);
   sluice::add_sweep(app, exit_code);

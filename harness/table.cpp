@@ -34,7 +34,7 @@ std::vector<std::string> differing_inputs(std::span<const Json> records) {
   for (const Json& record : records) {
     flat.push_back(record.at("inputs").flatten());
     for (const auto& [path, value] : flat.back().items())
-      if (!path.starts_with("/policy/") && !path.starts_with("/budget/") &&
+      if (!path.starts_with("/policy/") && !path.starts_with("/budget") &&
           path != "/generation/prompts/hash" && path != "/generation/prompts/count")
         paths.insert(path);
   }

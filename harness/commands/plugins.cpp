@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/error.hpp"
+#include "core/plugin/plugin_file.hpp"
 #include "harness/commands/commands.hpp"
 #include "harness/commands/options.hpp"
 #include "harness/commands/plugin_check.hpp"
@@ -11,6 +12,7 @@
 #include "harness/commands/plugin_speed.hpp"
 #include "harness/printable.hpp"
 #include "harness/results_file.hpp"
+#include "harness/transfers.hpp"
 #include "harness/value.hpp"
 
 namespace sluice {
@@ -26,9 +28,9 @@ struct PluginsCommand {
   PluginPath path() const { return PluginPath({plugin_dirs.begin(), plugin_dirs.end()}); }
 };
 
-Json params_json(const Plugin& plugin) {
+Json params_json(std::span<const ParamSpec> specs) {
   Json params = Json::array();
-  for (const ParamSpec& spec : plugin.params())
+  for (const ParamSpec& spec : specs)
     params.push_back({{"name", spec.name},
                       {"type", name_of(spec.type)},
                       {"default", default_value(spec)},
@@ -46,7 +48,14 @@ Json plugin_json(const Plugin& plugin) {
           {"fingerprint", plugin.fingerprint()},
           {"abi", descriptor.identity->abi_version},
           {"compiler", descriptor.identity->signature.data()},
-          {"params", params_json(plugin)}};
+          {"params", params_json(plugin.params())}};
+}
+
+void print_params(std::span<const ParamSpec> specs) {
+  if (specs.empty()) fmt::print("  no parameters\n");
+  for (const ParamSpec& spec : specs)
+    fmt::print("  {} = {}: {}; {}\n", spec.name, default_value(spec), allowed_values(spec),
+               spec.help);
 }
 
 void print_plugin(const Plugin& plugin) {
@@ -54,10 +63,26 @@ void print_plugin(const Plugin& plugin) {
              plugin.descriptor().summary);
   fmt::print("  file      {}\n  build     {}\n  compiler  {}\n", plugin.path().string(),
              plugin.fingerprint(), plugin.descriptor().identity->signature.data());
-  if (plugin.params().empty()) fmt::print("  no parameters\n");
-  for (const ParamSpec& spec : plugin.params())
-    fmt::print("  {} = {}: {}; {}\n", spec.name, default_value(spec), allowed_values(spec),
-               spec.help);
+  print_params(plugin.params());
+}
+
+// Of a policy that is no plugin.
+void print_reserved(const PluginsCommand& command) {
+  const bool resident = command.target == kResidentPolicy;
+  const std::string summary = resident ? "every unit on the device for good, whatever the budget"
+                                       : "kernels read the weights where they lie in host memory";
+  const std::span<const ParamSpec> params =
+      resident ? std::span<const ParamSpec>(kResidentParams) : std::span<const ParamSpec>();
+  if (command.json) {
+    fmt::print("{}\n", to_line({{"name", command.target},
+                                {"version", nullptr},
+                                {"summary", summary},
+                                {"file", nullptr},
+                                {"params", params_json(params)}}));
+    return;
+  }
+  fmt::print("{}: {}\n  a part of Sluice, not a plugin\n", command.target, summary);
+  print_params(params);
 }
 
 void list(const PluginsCommand& command) {
@@ -88,6 +113,7 @@ void list(const PluginsCommand& command) {
 }
 
 void info(const PluginsCommand& command) {
+  if (is_reserved_policy(command.target)) return print_reserved(command);
   const auto plugin = load_plugin(command.path().find(command.target));
   if (command.json)
     fmt::print("{}\n", to_line(plugin_json(*plugin)));

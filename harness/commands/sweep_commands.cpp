@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 
 #include "core/error.hpp"
 #include "harness/commands/commands.hpp"
@@ -55,9 +56,12 @@ void execute(SweepCommand& command, Mode mode) {
   PluginCache plugins = command.experiment.plugins();
   ModelCache models;
   std::vector<PreparedCell> cells;
+  std::set<std::string> ids;
   for (const Settings& settings : expand(document_of(command, mode))) {
-    cells.push_back(prepare(make_experiment(settings, command.file), models, plugins,
-                            command.experiment.instruments()));
+    PreparedCell cell = prepare(make_experiment(settings, command.file), models, plugins,
+                                command.experiment.instruments());
+    if (!ids.insert(cell.id).second) continue;
+    cells.push_back(std::move(cell));
     Instruments& instruments = cells.back().instruments;
     if (mode != Mode::run) instruments = instruments.of_cell(cells.back().id);
   }

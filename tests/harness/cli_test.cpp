@@ -307,6 +307,23 @@ TEST_CASE("weights that may not be pinned pass through the ring, and the record 
   CHECK_THAT(mapped.err, Contains("mapped needs all weights in pinned memory"));
 }
 
+TEST_CASE("a sweep over budgets runs what has no budget once") {
+  const ScratchDir dir;
+  dir.write("x.yaml",
+            "model: {synthetic: tiny-dense}\n"
+            "generation: {prompts: [{random: 4}], max_new_tokens: 2}\n"
+            "measure: {warmup: 0, repeats: 1}\n"
+            "sweep: {policy: [resident, mapped, prefetch], budget.gpu_layer_budget: [1, 2]}\n");
+  const Finished sweep =
+      run_sluice({"sweep", dir.path() / "x.yaml", "--out", dir.path() / "out", "--json"});
+  INFO(sweep.err);
+  REQUIRE(sweep.exit_code == 0);
+  std::map<std::string, int> cells;
+  for (const Json& record : Json::parse(sweep.out))
+    ++cells[record["inputs"]["policy"]["plugin"].get<std::string>()];
+  CHECK(cells == std::map<std::string, int>{{"mapped", 1}, {"prefetch", 2}, {"resident", 1}});
+}
+
 TEST_CASE("run writes results as sweep does, of the experiment without its sweep") {
   const ScratchDir dir;
   const std::string out = dir.path() / "out";

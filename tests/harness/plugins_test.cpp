@@ -24,6 +24,21 @@ const std::string kTestPlugins = std::string(SLUICE_TEST_BUILD_DIR) + "/test_plu
 
 }  // namespace
 
+TEST_CASE("the reserved policies are explained as plugins are") {
+  const Finished resident = run_sluice({"plugins", "info", "resident", "--json"});
+  REQUIRE(resident.exit_code == 0);
+  const Json params = Json::parse(resident.out)["params"];
+  REQUIRE(params.size() == 3);
+  CHECK(params[0]["name"] == "wire");
+  CHECK(params[0]["allowed"] == "native or int8 or int4");
+  const Finished mapped = run_sluice({"plugins", "info", "mapped"});
+  REQUIRE(mapped.exit_code == 0);
+  CHECK_THAT(mapped.out, Contains("a part of Sluice") && Contains("no parameters"));
+  const Finished version = run_sluice({"--version"});
+  CHECK(version.exit_code == 0);
+  CHECK_THAT(version.out, Catch::StartsWith("sluice "));
+}
+
 TEST_CASE("plugins lists and explains policies and tries them out") {
   const Finished list = run_sluice({"plugins", "list", "--json"});
   INFO(list.err);
