@@ -62,7 +62,8 @@ WeightStore::Options options_for(const ModelSource& source, DType dtype,
   options.dtype = dtype;
   options.pinned_limit = pinned_limit;
   if (stored == Stored::native) return options;
-  for (const UnitInfo& unit : ModelLayout(source.plan, *source.tensors, dtype).units()) {
+  const ModelLayout layout(source.plan, *source.tensors, dtype);
+  for (const UnitInfo& unit : layout.units()) {
     EncodingSet all = Encoding::native;
     for (const Encoding encoding : {Encoding::int8, Encoding::int4})
       if (unit.size(encoding) != 0) all.add(encoding);
