@@ -43,11 +43,6 @@ if(SLUICE_SANITIZE)
     add_compile_options(-Wno-maybe-uninitialized)
   endif()
 endif()
-if(SLUICE_SANITIZE MATCHES "thread")
-  # The packaged libtbb is not instrumented, so ThreadSanitizer cannot see that a loop's tasks end before the loop
-  # does; suppressing its frames would also hide a kernel that reads weights too early.
-  target_compile_definitions(sluice_options INTERFACE SLUICE_SERIAL_TASKS=1)
-endif()
 
 # sluice_library(name source...): a static library of the tree.
 function(sluice_library name)

@@ -47,7 +47,7 @@ const Model& ModelCache::open(const ModelLocation& location) {
   if (model) return *model;
   auto opened = std::make_unique<Model>();
   opened->name = name_of(location);
-  opened->source = open_model(location, configs_directory() / "models");
+  opened->source = open_model(location, configs_directory() / "models", say);
   if (const auto* checkpoint = std::get_if<CheckpointLocation>(&location)) {
     const fs::path& directory = checkpoint->directory;
     opened->directory = directory;

@@ -43,7 +43,7 @@ struct PreparedCell {
   bool is_mapped() const { return experiment.policy.name == kMappedPolicy; }
 };
 
-// Throws InputError: a model, plugin or device that is missing or broken, parameters out of range, a prompt
+// Throws InputError for what is missing or broken, a parameter out of range or a prompt that cannot be.
 PreparedCell prepare(Experiment experiment, ModelCache& models, PluginCache& plugins,
                      Instruments instruments = {});
 

@@ -31,10 +31,10 @@ DecoderLimits limits_of(const PreparedCell& cell) {
 }  // namespace
 
 Session::Session(const PreparedCell& cell, ModelCache& models, bool poison)
-    : policy_(make_policy(cell)),
-      transfers_(transfers_of(cell, policy_.get(), layout_of(cell).view())),
-      weights_(
-          models.pack(cell.experiment, cell.dtype, stored_for(layout_of(cell).view(), transfers_))),
+    : layout_(layout_of(cell)),
+      policy_(make_policy(cell)),
+      transfers_(transfers_of(cell, policy_.get(), layout_.view())),
+      weights_(models.pack(cell.experiment, cell.dtype, stored_for(layout_.view(), transfers_))),
       hardware_(make_device(cell.experiment.device)),
       sim_(dynamic_cast<SimDevice*>(hardware_.get())),
       device_(instrumented(cell)),

@@ -68,6 +68,7 @@ class Session {
   Transfer transfer(const UnitInfo& unit) const { return transfers_[unit.id]; }
   [[noreturn]] void explain_memory(const PreparedCell& cell, const std::string& what);
 
+  ModelLayout layout_;               // asked about before there are weights; outlives the policy
   PolicyPtr policy_;                 // null: a reserved one
   std::vector<Transfer> transfers_;  // index: UnitId
   std::shared_ptr<const WeightStore> weights_;

@@ -197,13 +197,10 @@ void read_heads(const JsonNode& config, ModelConfig& model) {
 
 // Biases. Llama checkpoints older than these switches leave them out, and have no biases.
 void read_biases(const JsonNode& config, ModelConfig& model) {
-  const auto switched = [&](const char* key) {
-    return config.has(key) && config.at(key).boolean();
-  };
   switch (model.architecture) {
     case Architecture::llama:
-      model.qkv_bias = model.o_bias = switched("attention_bias");
-      model.mlp_bias = switched("mlp_bias");
+      model.qkv_bias = model.o_bias = config.boolean_or("attention_bias", false);
+      model.mlp_bias = config.boolean_or("mlp_bias", false);
       break;
     case Architecture::qwen2: model.qkv_bias = true; break;
     case Architecture::qwen3:
@@ -217,7 +214,7 @@ void refuse_what_is_not_followed(const JsonNode& config, std::int32_t layers) {
   if (const std::string act = config.at("hidden_act").string(); act != "silu") {
     throw InputError("{} is \"{}\", silu is needed", config.where("hidden_act"), act);
   }
-  if (config.has("use_sliding_window") && config.at("use_sliding_window").boolean()) {
+  if (config.boolean_or("use_sliding_window", false)) {
     throw InputError("{} is true: sliding windows are not supported",
                      config.where("use_sliding_window"));
   }

@@ -4,6 +4,7 @@
 
 #include "core/engine/figures.hpp"
 #include "core/error.hpp"
+#include "core/round_up.hpp"
 
 namespace sluice {
 namespace {
@@ -16,10 +17,6 @@ std::uint64_t stored_size(const UnitInfo& unit, Encoding encoding) {
       stored += (stored.empty() ? "" : ", ") + std::string(name_of(static_cast<Encoding>(e)));
   throw InputError("the {} (unit {}) is not stored as {}; it is there as {}", unit_text(unit),
                    unit.id, name_of(encoding), stored.empty() ? "nothing" : stored);
-}
-
-std::uint64_t aligned(std::uint64_t bytes) {
-  return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
 }
 
 Budget in_layers(const ModelView& model, const Footprint& footprint, std::uint32_t layers) {
@@ -107,9 +104,9 @@ Footprint footprint_of(const ModelView& model, const TransferOf& transfer) {
     }
     ++out.units[unit.kind];
     std::uint64_t& slot = out.slot_bytes[unit.kind];
-    slot = std::max(slot, aligned(resident));
+    slot = std::max(slot, round_up(resident, kSlotAlignment));
   }
-  out.staging_bytes = 2 * aligned(staged);
+  out.staging_bytes = 2 * round_up(staged, kSlotAlignment);
   for (UnitKind kind : kStreamedKinds)
     out.per_layer[kind] =
         kind == UnitKind::expert ? static_cast<std::uint32_t>(model.experts_per_layer) : 1;

@@ -1,5 +1,6 @@
 #include "core/engine/converter.hpp"
 
+#include "core/device/drain.hpp"
 #include "core/weights/dequantise.hpp"
 
 namespace sluice {
@@ -13,12 +14,7 @@ Converter::Converter(IDevice& device, const ModelLayout& layout, std::uint64_t b
   staging_[1].data = memory_.data() + buffer_bytes;
 }
 
-Converter::~Converter() {
-  try {
-    device_.sync(device_.record(stream_));
-  } catch (...) {  // whoever waited before has been told, and memory must be given back
-  }
-}
+Converter::~Converter() { drain_quietly(device_, stream_); }
 
 std::byte* Converter::take(StreamId lane) {
   Staging& staging = staging_[turn_++ % staging_.size()];

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "core/device/drain.hpp"
 #include "core/error.hpp"
 
 namespace sluice {
@@ -44,15 +45,9 @@ Copier::Copier(IDevice& device, StreamId compute, const Setup& setup, const Weig
 }
 
 Copier::~Copier() {
-  const auto drain_quietly = [&](StreamId stream) {
-    try {
-      device_.sync(device_.record(stream));
-    } catch (...) {  // whoever waited before has been told, and memory must be given back
-    }
-  };
-  for (StreamId lane : lanes_) drain_quietly(lane);
+  for (StreamId lane : lanes_) drain_quietly(device_, lane);
   converter_.reset();
-  drain_quietly(compute_);
+  drain_quietly(device_, compute_);
 }
 
 void Copier::prepare(SlotId id, const Load& load) {

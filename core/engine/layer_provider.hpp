@@ -30,10 +30,10 @@ class [[nodiscard]] Lease {
   Lease& operator=(Lease&&) = delete;
   ~Lease();
 
-  // The i-th of `Step::needs`; an Error beyond them, and once the lease is closed by a failure. The
-  // first call makes the compute stream wait for that unit, so call
-  // it just before its first reader is enqueued: a unit that is here never waits for one that is
-  // not.
+  // The i-th of `Step::needs`. Throws Error beyond them, and once the lease is closed by a failure.
+  // The first call makes the compute stream wait for that unit, so call it just before its first
+  // reader is enqueued: a unit that is here never waits for one that is not. The address is the same
+  // until the lease closes.
   Weights use(std::size_t i);
 
  private:

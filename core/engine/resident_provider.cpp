@@ -4,9 +4,11 @@
 #include <array>
 #include <memory>
 
+#include "core/device/drain.hpp"
 #include "core/engine/figures.hpp"
 #include "core/engine/staging_ring.hpp"
 #include "core/error.hpp"
+#include "core/round_up.hpp"
 #include "core/weights/dequantise.hpp"
 
 namespace sluice {
@@ -26,8 +28,7 @@ std::vector<std::uint64_t> lay_out(const ModelView& view, const std::vector<Enco
   for (const UnitInfo& unit : view.units) {
     const std::uint64_t bytes =
         unit.kind == UnitKind::embedding ? 0 : unit.size(encodings[unit.id]);
-    offsets.push_back(offsets.back() +
-                      (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
+    offsets.push_back(offsets.back() + round_up(bytes, kSlotAlignment));
   }
   return offsets;
 }
@@ -100,12 +101,7 @@ void ResidentProvider::load(const TransferOf& transfer) {
   device_.sync(device_.record(compute_));
 }
 
-ResidentProvider::~ResidentProvider() {
-  try {
-    device_.sync(device_.record(compute_));
-  } catch (...) {  // whoever waited before has been told, and memory must be given back
-  }
-}
+ResidentProvider::~ResidentProvider() { drain_quietly(device_, compute_); }
 
 Lease ResidentProvider::acquire(const Step& step) {
   const std::span<const UnitInfo> units = weights_.view().units;

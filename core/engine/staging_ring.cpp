@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <thread>
 
+#include "core/device/drain.hpp"
+#include "core/round_up.hpp"
+
 namespace sluice {
 namespace {
 
@@ -19,12 +22,7 @@ StagingRing::StagingRing(IDevice& device, std::uint64_t half_bytes)
       threads_(std::min(kMostThreads, std::max(1u, std::thread::hardware_concurrency()))),
       filler_(device.make_stream(Resource::host, "fill")) {}
 
-StagingRing::~StagingRing() {
-  try {
-    device_.sync(device_.record(filler_));
-  } catch (...) {  // whoever waited before has been told, and memory must be given back
-  }
-}
+StagingRing::~StagingRing() { drain_quietly(device_, filler_); }
 
 const std::byte* StagingRing::fill(StreamId lane, UnitId unit, const std::byte* from,
                                    std::uint64_t bytes) {
@@ -38,7 +36,7 @@ const std::byte* StagingRing::fill(StreamId lane, UnitId unit, const std::byte* 
   }
   Half& half = halves_[at_];
   std::byte* const to = memory_.data() + at_ * half_bytes_ + half.used;
-  half.used += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  half.used += round_up(bytes, kAlignment);
 
   const std::array reads{range_of(from, bytes)};
   const std::array writes{range_of(to, bytes)};

@@ -2,6 +2,7 @@
 //   qweight I32 [k, n / 8]           eight codes of a row, nibble i is column kNibbleOrder[i] of them
 //   qzeros  I32 [k / 128, n / 8]     zero points, likewise
 //   scales  F16 [k / 128, n]
+#include <algorithm>
 #include <array>
 #include <cstring>
 

@@ -1,8 +1,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <algorithm>
-
 #include "core/device/cuda_error.hpp"
 #include "core/weights/cuda_dequantise.hpp"
 #include "core/weights/encoding.hpp"

@@ -4,6 +4,7 @@
 //                                    one in the first version of the format
 //   scales  F16 [k / 128, n]
 //   g_idx   I32 [k]                  the group of each weight of a row; here they must be in order
+#include <algorithm>
 #include <array>
 #include <cstring>
 

@@ -6,15 +6,15 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <string>
 
 #include "core/error.hpp"
+#include "core/files.hpp"
 
 namespace sluice {
 namespace {
 
-constexpr mode_t kMode = 0644;
+constexpr mode_t kMode = 0666;
 
 }  // namespace
 
@@ -23,7 +23,8 @@ MappedOutput::MappedOutput(std::filesystem::path path, std::uint64_t bytes, bool
   try {
     open(unnamed);
     if (const int error = ::posix_fallocate(file_, 0, static_cast<off_t>(bytes)); error != 0)
-      throw Error("{}: no space for its {} bytes: {}", path_.string(), bytes, std::strerror(error));
+      throw Error("{}: no space for its {} bytes: {}", path_.string(), bytes,
+                  system_message(error));
     void* const mapping = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
     if (mapping == MAP_FAILED) fail("cannot be mapped");
     mapping_ = static_cast<std::byte*>(mapping);
@@ -39,7 +40,9 @@ void MappedOutput::open(bool unnamed) {
   const std::filesystem::path directory = path_.has_parent_path() ? path_.parent_path() : ".";
   if (unnamed) file_ = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kMode);
   if (file_ >= 0) return;
-  file_ = ::open(unfinished_.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, kMode);
+  // As AtomicFile: nothing that stands in its place is written into.
+  ::unlink(unfinished_.c_str());
+  file_ = ::open(unfinished_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, kMode);
   if (file_ < 0) fail("cannot be written");
   named_ = true;
 }
@@ -70,7 +73,7 @@ void MappedOutput::finish() {
 }
 
 void MappedOutput::fail(const char* what) const {
-  throw Error("{}: {}: {}", path_.string(), what, std::strerror(errno));
+  throw Error("{}: {}: {}", path_.string(), what, system_message(errno));
 }
 
 }  // namespace sluice

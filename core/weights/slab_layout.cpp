@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/round_up.hpp"
 #include "core/weights/encoding.hpp"
 
 namespace sluice {
@@ -11,9 +12,7 @@ namespace {
 
 constexpr std::uint64_t kTensorAlignment = 16;
 
-constexpr std::uint64_t aligned(std::uint64_t n) {
-  return (n + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
-}
+constexpr std::uint64_t aligned(std::uint64_t n) { return round_up(n, kTensorAlignment); }
 
 void choose_types(UnitSpec& unit, const ITensorSource& source, DType dtype) {
   const TensorSpec* before = nullptr;

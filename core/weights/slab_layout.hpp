@@ -26,8 +26,8 @@ class ModelLayout {
   ModelLayout(ModelPlan plan, const ITensorSource& source, DType dtype);
 
   const ModelPlan& plan() const { return plan_; }
-  // UnitInfo::bytes are given for every encoding that the unit can have: of units without a matrix to
-  // quantise, native alone; of what comes quantised, that encoding and native. Of a tied embedding it is the size of the one tensor it shares.
+  // UnitInfo::bytes has each encoding that the unit can have: native alone without a matrix, that and
+  // native of what comes quantised. A tied embedding's is the size of the one tensor that it shares.
   ModelView view() const {
     return {units_, order_, plan_.layers, plan_.experts_per_layer, plan_.experts_per_token};
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/round_up.hpp"
 #include "core/weights/pack.hpp"
 
 namespace sluice {
@@ -11,9 +12,7 @@ namespace {
 
 constexpr std::uint64_t kSlabAlignment = 256;
 
-constexpr std::uint64_t aligned(std::uint64_t n) {
-  return (n + kSlabAlignment - 1) / kSlabAlignment * kSlabAlignment;
-}
+constexpr std::uint64_t aligned(std::uint64_t n) { return round_up(n, kSlabAlignment); }
 
 }  // namespace
 

@@ -45,9 +45,9 @@ class WeightStore {
   // once in each encoding asked for, and nothing else of the model: pinned as one block, or, where
   // the limit or the system forbids that, slab by slab until it does again; the others lie in
   // ordinary memory. On a device that does not execute, nothing is read: slabs are addresses with
-  // sizes. Throws InputError when a tensor is missing or has another shape, when joined tensors
-  // differ in type, or when one cannot be quantised or comes in another encoding; PinningError when not even the embedding can be
-  // pinned, which kernels read where it lies.
+  // sizes. Throws InputError when a tensor is missing or has another shape, when joined ones differ
+  // in type, or when one cannot be quantised or comes in another encoding; PinningError when the
+  // embedding cannot be pinned, which kernels read where it lies.
   WeightStore(IDevice& device, ModelPlan plan, const ITensorSource& source, const Options& options);
 
   ModelView view() const { return layout_.view(); }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/error.hpp"
+#include "core/files.hpp"
 #include "core/weights/quantised_copy.hpp"
 #include "harness/commands/commands.hpp"
 #include "harness/paths.hpp"
@@ -34,8 +35,7 @@ void execute(const QuantizeCommand& command) {
     throw InputError("{}: its matrices come quantised and load as they are; nothing is to be done",
                      directory.string());
   const fs::path to = command.out.empty() ? directory : fs::path(expand_home(command.out));
-  std::error_code error;
-  if (!fs::is_directory(to, error)) throw InputError("--out {}: no such directory", to.string());
+  if (!directory_exists(to)) throw InputError("--out {}: no such directory", to.string());
 
   const fs::path path = quantised_copy_path(to, encoding);
   std::optional<Progress> progress;
@@ -48,7 +48,7 @@ void execute(const QuantizeCommand& command) {
         progress->update(static_cast<double>(done));
       });
   if (progress) progress->clear();
-  say(fmt::format("{}: {}", path.string(), format_bytes(fs::file_size(path))));
+  say(fmt::format("{}: {}", path.string(), format_bytes(InputFile(path).bytes())));
 }
 
 }  // namespace

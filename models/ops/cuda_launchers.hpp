@@ -23,7 +23,7 @@ void cuda_rope_store(const RopeStoreArgs& args, const CudaLaunch& launch);
 void cuda_silu_mul(const SiluMulArgs& args, const CudaLaunch& launch);
 void cuda_decode_rows(const DecodeRowsArgs& args, const CudaLaunch& launch);
 
-// y = x W^T for at most kFewRows rows, or for any number of them in f32.
+// y = x W^T for at most kFewRows rows, or for any number of them where cuda_linear_any() does it.
 void cuda_linear_few(const LinearArgs& args, const CudaLaunch& launch);
 // The same without tensor cores, whatever the types, the encoding and the shape.
 void cuda_linear_any(const LinearArgs& args, const CudaLaunch& launch);

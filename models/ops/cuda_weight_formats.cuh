@@ -183,36 +183,4 @@ struct Int4Weights {
   __device__ static float scaled(const LinearArgs&, std::uint32_t, float sum) { return sum; }
 };
 
-// One weight after the other, for shapes and types that the formats above do not take.
-template <typename W>
-struct PlainRow {
-  const W* weights = nullptr;
-  __device__ PlainRow(const LinearArgs& args, std::size_t n)
-      : weights(reinterpret_cast<const W*>(args.weight) + n * args.k) {}
-  __device__ float at(std::uint32_t i) const { return to_float(weights[i]); }
-};
-struct Int8Row {
-  const std::int8_t* codes = nullptr;
-  float scale = 0;
-  __device__ Int8Row(const LinearArgs& args, std::size_t n)
-      : codes(reinterpret_cast<const std::int8_t*>(args.weight) +
-              n * code_row_bytes(Encoding::int8, args.k)),
-        scale(reinterpret_cast<const float*>(args.scales)[n]) {}
-  __device__ float at(std::uint32_t i) const { return scale * float(codes[i]); }
-};
-struct Int4Row {
-  const uint32_t* words = nullptr;
-  const GroupScale* groups = nullptr;
-  __device__ Int4Row(const LinearArgs& args, std::size_t n)
-      : words(reinterpret_cast<const uint32_t*>(args.weight +
-                                                n * code_row_bytes(Encoding::int4, args.k))),
-        groups(reinterpret_cast<const GroupScale*>(args.scales +
-                                                   n * scale_row_bytes(Encoding::int4, args.k))) {}
-  __device__ float at(std::uint32_t i) const {
-    const GroupScale group = groups[i / kGroupWeights];
-    return __half2float(__ushort_as_half(group.scale)) *
-           (float(code_in_word(words[i / 8], i % 8)) - __half2float(__ushort_as_half(group.zero)));
-  }
-};
-
 }  // namespace sluice

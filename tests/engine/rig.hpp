@@ -18,8 +18,8 @@ struct Shape {
   std::int32_t experts = 0, experts_per_token = 0;
   bool tied = false;
   bool uneven = false;  // units of a kind differ in size
-  bool quantised =
-      false;  // every unit but the embedding can be had in all encodings, and is stored so
+  // Every unit but the embedding can be had in all encodings, and is stored so.
+  bool quantised = false;
 };
 
 ModelPlan make_plan(const Shape& shape);

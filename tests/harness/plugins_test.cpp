@@ -89,6 +89,8 @@ TEST_CASE("plugins lists and explains policies and tries them out") {
   CHECK(run_sluice({"plugins", "info", "nothing"}).exit_code == 2);
 }
 
+namespace {
+
 // The plugins of kTestPlugins that were loaded, in order: each writes a line when its code first runs.
 std::string loaded_by(const std::vector<std::string>& arguments) {
   const ScratchDir dir;
@@ -98,6 +100,8 @@ std::string loaded_by(const std::vector<std::string>& arguments) {
   CHECK(done.exit_code == 0);
   return bytes_of(dir.path() / "mark");
 }
+
+}  // namespace
 
 TEST_CASE("a command loads the policies that it is about, once each") {
   // These of the list are loaded, one of them to be refused then.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "core/float16.hpp"
 #include "core/weights/quantised_copy.hpp"
 #include "models/model_source.hpp"
 #include "tests/harness/process.hpp"

@@ -30,9 +30,9 @@ struct PolicyRuns {
   std::uint64_t moved_bytes = 0;
 };
 
-// Checks, for `mapped` and every policy, and where the rig stores them in every encoding, every budget from 1 to layers + 1, small and large batches
-// and each of `poisons`: tokens and logits bit by bit, and the bytes that moved against a calculation
-// of its own. The resident run is that of the policy's encodings. `path` is the rig's checkpoint.
+// Checks `mapped`, every policy, and those over codes where the rig stores them: every budget from 1 to
+// layers + 1, small and large batches, each of `poisons`. Tokens and logits are the resident run's over
+// the same encodings, bit by bit; bytes moved are compared with a calculation of their own from `path`.
 void compare_policies(ModelRig& rig, const std::filesystem::path& path,
                       std::span<const bool> poisons, PolicyRuns& runs);
 

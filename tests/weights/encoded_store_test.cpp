@@ -10,19 +10,13 @@
 #include "core/weights/weight_store.hpp"
 #include "models/model_plan.hpp"
 #include "models/model_source.hpp"
+#include "tests/weights/encodings.hpp"
 #include "tests/weights/helpers.hpp"
 
 using namespace sluice;
 using namespace sluice::test;
 
 namespace {
-
-std::vector<EncodingSet> all_in(const ModelPlan& plan, Encoding encoding) {
-  std::vector<EncodingSet> sets;
-  for (const UnitSpec& unit : plan.units)
-    sets.push_back(unit.kind == UnitKind::embedding ? Encoding::native : encoding);
-  return sets;
-}
 
 WeightStore store_of(IDevice& device, const ModelSource& model, DType dtype,
                      std::vector<EncodingSet> encodings) {

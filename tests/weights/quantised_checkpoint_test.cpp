@@ -1,10 +1,12 @@
 // Checkpoints that others quantised: what comes out of them against the numbers that were packed.
 #include "core/weights/quantised_checkpoint.hpp"
 
+#include <bit>
 #include <cmath>
 
+#include "core/float16.hpp"
 #include "core/weights/encoding.hpp"
-#include "core/weights/weight_store.hpp"
+#include "tests/weights/encodings.hpp"
 #include "tests/weights/quantised_files.hpp"
 
 using namespace sluice;
@@ -133,9 +135,7 @@ TEST_CASE("a store of a quantised checkpoint has its codes, or the values they s
     MemoryDevice device;
     WeightStore::Options options;
     options.threads = 3;
-    for (const UnitSpec& unit : source.plan.units)
-      options.encodings.push_back(unit.kind == UnitKind::embedding ? Encoding::native
-                                                                   : encoding_of(format));
+    options.encodings = all_in(source.plan, encoding_of(format));
     const WeightStore encoded(device, source.plan, *source.tensors, options);
     options.encodings.clear();
     const WeightStore native(device, source.plan, *source.tensors, options);
@@ -346,77 +346,5 @@ TEST_CASE("a quantised checkpoint that is cut off is refused") {
     directory.write("model.safetensors", file.substr(0, keep));
     CHECK(contains(input_error([&] { open_model(CheckpointLocation{directory.path()}, ""); }),
                    "is the file complete?"));
-  }
-}
-
-TEST_CASE("ways of quantising that are not supported are refused by name") {
-  struct Case {
-    nlohmann::json config;
-    std::string place;  // a JSON pointer; the last name is the key
-    nlohmann::json value;
-  };
-  const nlohmann::json gptq = gptq_config(), awq = awq_config(), int8 = int8_config();
-  const std::string group = "/config_groups/group_0";
-  const std::vector<Case> cases{
-      {gptq, "/bits", 3},
-      {gptq, "/bits", 8},
-      {gptq, "/bits", "4"},
-      {gptq, "/group_size", 32},
-      {gptq, "/group_size", -1},
-      {gptq, "/checkpoint_format", "marlin"},
-      {gptq, "/is_marlin_format", true},
-      {gptq, "/quant_method", "fp8"},
-      {gptq, "/quant_method", "bitsandbytes"},
-      {gptq, "/quant_method", "gguf"},
-      {gptq, "/quant_method", "marlin"},
-      {awq, "/bits", 8},
-      {awq, "/group_size", 64},
-      {awq, "/version", "gemv"},
-      {awq, "/version", "marlin"},
-      {awq, "/zero_point", false},
-      {int8, "/format", "pack-quantized"},
-      {int8, "/format", "float-quantized"},
-      {int8, "/quantization_status", "frozen"},
-      {int8, "/kv_cache_scheme", {{"num_bits", 8}}},
-      {int8, "/sparsity_config", {{"format", "sparse-24-bitmask"}}},
-      {int8, "/transform_config", {{"config_groups", {{"R1", 1}}}}},
-      {int8, "/config_groups", nlohmann::json::object()},
-      {int8, group + "/format", "pack-quantized"},
-      {int8, group + "/weights/num_bits", 4},
-      {int8, group + "/weights/type", "float"},
-      {int8, group + "/weights/symmetric", false},
-      {int8, group + "/weights/strategy", "group"},
-      {int8, group + "/weights/dynamic", true},
-      {int8, group + "/weights/actorder", "weight"},
-  };
-  const nlohmann::json plain = quantised_model("gptq").config;
-  const auto message_of = [&](const nlohmann::json& quantisation) {
-    nlohmann::json config = plain;
-    config["quantization_config"] = quantisation;
-    return input_error([&] { parse_model_config(config.dump(), "DIR/config.json"); });
-  };
-  for (const Case& one : cases) {
-    INFO(one.place << " " << one.value);
-    nlohmann::json config = one.config;
-    config[nlohmann::json::json_pointer(one.place)] = one.value;
-    std::string place = "DIR/config.json: quantization_config" + one.place;
-    for (char& c : place)
-      if (&c > place.data() + 16 && c == '/') c = '.';
-    const std::string message = message_of(config);
-    CHECK(contains(message, place + " is "));
-    CHECK(contains(message,
-                   "which is not supported; supported are gptq and awq of 4 bits with "
-                   "group_size 128, and compressed-tensors"));
-  }
-  nlohmann::json activations = int8;
-  activations["config_groups"]["group_0"]["input_activations"] = {{"num_bits", 8}};
-  CHECK(contains(message_of(activations),
-                 "config_groups.group_0.input_activations is {\"num_bits\":8}: activations are not "
-                 "quantised here, a checkpoint of quantised weights alone is needed"));
-  for (const nlohmann::json& config : {gptq, awq, int8}) {
-    CHECK(message_of(config) == "(no InputError was thrown)");
-    nlohmann::json without = config;
-    without.erase("quant_method");
-    CHECK(contains(message_of(without), "quant_method is missing"));
   }
 }

@@ -3,8 +3,8 @@
 
 #include "core/weights/encoding.hpp"
 #include "core/weights/mapped_output.hpp"
-#include "core/weights/weight_store.hpp"
 #include "models/model_source.hpp"
+#include "tests/weights/encodings.hpp"
 #include "tests/weights/helpers.hpp"
 
 using namespace sluice;
@@ -23,13 +23,11 @@ ModelSource open(const fs::path& directory, std::vector<std::string>* notes = nu
   });
 }
 
-// Of all units but the embedding.
 WeightStore store_of(MemoryDevice& device, const ModelPlan& plan, const ITensorSource& source,
                      Encoding encoding) {
   WeightStore::Options options;
   options.threads = 2;
-  for (const UnitSpec& unit : plan.units)
-    options.encodings.push_back(unit.kind == UnitKind::embedding ? Encoding::native : encoding);
+  options.encodings = all_in(plan, encoding);
   return {device, plan, source, options};
 }
 

@@ -13,7 +13,7 @@ namespace sluice {
 using UnitId = std::uint32_t;
 inline constexpr UnitId kNoUnit = ~UnitId{0};
 
-// How weights are stored. `native` is the checkpoint's own type; the others are not there yet.
+// How weights are stored. `native` is the model's own type; docs/quantisation.md has the others.
 enum class Encoding : std::uint8_t { native, int8, int4 };
 inline constexpr std::size_t kEncodings = 3;
 
@@ -51,8 +51,8 @@ struct UnitInfo {
 };
 
 // How a unit crosses the link (`wire`) and how it sits in its slot (`resident`), where kernels read
-// it. Both must be stored. There is no conversion yet: a policy that asks for one is refused before
-// the run.
+// it. The two are the same, or `resident` is native: then the engine dequantises beside the copies.
+// Anything else is refused before the run, as is what UnitInfo::bytes has no size of.
 struct Transfer {
   Encoding wire = Encoding::native;
   Encoding resident = Encoding::native;
