@@ -41,8 +41,11 @@ class Line {
   std::vector<UnitId> units(const char* key) const {
     const JsonNode list = line_.at(key);
     std::vector<UnitId> out;
-    for (std::size_t i = 0; i < list.size(); ++i)
-      out.push_back(static_cast<UnitId>(list[i].integer(0, kMost32)));
+    for (const Json& one : list.raw()) {
+      if (!one.is_number_unsigned() || one.get<std::uint64_t>() > kMost32)
+        throw InputError("{} has {} in it; units are numbers", line_.where(key), shown(one));
+      out.push_back(one.get<UnitId>());
+    }
     return out;
   }
 
