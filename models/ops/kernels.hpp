@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/device/device.hpp"
+#include "models/ops/expert_args.hpp"
 #include "models/ops/kernel_args.hpp"
 
 namespace sluice {
@@ -32,6 +33,14 @@ class IKernels {
   virtual void silu_mul(const SiluMulArgs&, NativeStream) const = 0;
   virtual void sample(const SampleArgs&, NativeStream) const = 0;
   virtual void decode_rows(const DecodeRowsArgs&, NativeStream) const = 0;
+
+  virtual void route(const RouteArgs&, NativeStream) const = 0;
+  virtual void place_experts(const PlaceExpertsArgs&, NativeStream) const = 0;
+  virtual void expert_pairs(const ExpertPairsArgs&, NativeStream) const = 0;
+  virtual void combine(const CombineArgs&, NativeStream) const = 0;
+  virtual void gather_rows(const GatherRowsArgs&, NativeStream) const = 0;
+  virtual void add_rows(const AddRowsArgs&, NativeStream) const = 0;
+  virtual void clear_rows(const ClearRowsArgs&, NativeStream) const = 0;
 
   virtual void norm_linear(const NormLinearArgs& args, NativeStream stream) const {
     rms_norm(args.norm, stream);
