@@ -106,6 +106,13 @@ __device__ inline void load_eight(const void* data, DType type, std::uint32_t i,
   }
 }
 
+// A matrix [n, k] as it is stored; scales where it is codes.
+struct StoredMatrix {
+  const std::byte* weight = nullptr;
+  const std::byte* scales = nullptr;
+  std::uint32_t k = 0;
+};
+
 __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
 
 // The sum over a block of kThreads, in every thread; the order depends on kThreads alone.

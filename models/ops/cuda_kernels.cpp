@@ -116,6 +116,28 @@ class CudaKernels final : public IKernels {
     cuda_decode_rows(args, on(stream));
   }
 
+  void route(const RouteArgs& args, NativeStream stream) const override {
+    cuda_route(args, on(stream));
+  }
+  void place_experts(const PlaceExpertsArgs& args, NativeStream stream) const override {
+    cuda_place_experts(args, on(stream));
+  }
+  void expert_pairs(const ExpertPairsArgs& args, NativeStream stream) const override {
+    for_few_pairs(args, [&](const ExpertPairsArgs& few) { cuda_expert_pairs(few, on(stream)); });
+  }
+  void combine(const CombineArgs& args, NativeStream stream) const override {
+    cuda_combine(args, on(stream));
+  }
+  void gather_rows(const GatherRowsArgs& args, NativeStream stream) const override {
+    cuda_gather_rows(args, on(stream));
+  }
+  void add_rows(const AddRowsArgs& args, NativeStream stream) const override {
+    cuda_add_rows(args, on(stream));
+  }
+  void clear_rows(const ClearRowsArgs& args, NativeStream stream) const override {
+    cuda_clear_rows(args, on(stream));
+  }
+
   void norm_linear(const NormLinearArgs& args, NativeStream stream) const override {
     if (!cuda_can_norm_linear(args.linear)) return IKernels::norm_linear(args, stream);
     cuda_norm_linear(args, on(stream));
@@ -220,6 +242,20 @@ class CudaKernels final : public IKernels {
       part.qkv = static_cast<const std::byte*>(args.qkv) +
                  first * (args.heads + std::size_t{2} * args.kv.kv_heads) * bytes;
       part.out = static_cast<std::byte*>(args.out) + std::size_t{first} * args.heads * bytes;
+      f(part);
+    }
+  }
+
+  template <typename F>
+  static void for_few_pairs(const ExpertPairsArgs& args, const F& f) {
+    for (std::uint32_t first = 0; first < args.rows; first += kFewRows) {
+      ExpertPairsArgs part = args;
+      part.rows = std::min(kFewRows, args.rows - first);
+      const std::size_t pair = std::size_t{first} * args.per_token, bytes = size_of(args.type);
+      part.ids += pair;
+      part.x = static_cast<const std::byte*>(args.x) + first * args.shape.hidden * bytes;
+      part.inner = static_cast<std::byte*>(args.inner) + pair * 2 * args.shape.inter * bytes;
+      part.out = static_cast<std::byte*>(args.out) + pair * args.shape.hidden * bytes;
       f(part);
     }
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "models/ops/expert_args.hpp"
 #include "models/ops/kernel_args.hpp"
 
 namespace sluice {
@@ -23,6 +24,16 @@ void cuda_rope_store(const RopeStoreArgs& args, const CudaLaunch& launch);
 void cuda_silu_mul(const SiluMulArgs& args, const CudaLaunch& launch);
 void cuda_decode_rows(const DecodeRowsArgs& args, const CudaLaunch& launch);
 
+// Whether `rows` rows times a matrix whose rows have k weights are the tensor cores' kernels' to
+// multiply: of one 16-bit type, and each row a whole number of pieces of 16 bytes.
+constexpr bool cuda_on_tensor_cores(DType type, DType weight_type, Encoding encoding,
+                                    std::uint32_t rows, std::uint32_t k) {
+  const std::uint32_t piece = encoding == Encoding::native ? 8
+                              : encoding == Encoding::int8 ? 16
+                                                           : 32;
+  return type != DType::f32 && type == weight_type && k % piece == 0 && rows <= kFewRows;
+}
+
 // y = x W^T for at most kFewRows rows, or for any number of them where cuda_linear_any() does it.
 void cuda_linear_few(const LinearArgs& args, const CudaLaunch& launch);
 // The same without tensor cores, whatever the types, the encoding and the shape.
@@ -33,6 +44,15 @@ void cuda_add_residual(const LinearArgs& args, const CudaLaunch& launch);
 bool cuda_can_norm_linear(const LinearArgs& args);
 void cuda_norm_linear(const NormLinearArgs& args, const CudaLaunch& launch);
 void cuda_gated(const GatedArgs& args, const CudaLaunch& launch);
+
+// See expert_args.hpp. Pairs are those of at most kFewRows rows.
+void cuda_route(const RouteArgs& args, const CudaLaunch& launch);
+void cuda_place_experts(const PlaceExpertsArgs& args, const CudaLaunch& launch);
+void cuda_expert_pairs(const ExpertPairsArgs& args, const CudaLaunch& launch);
+void cuda_combine(const CombineArgs& args, const CudaLaunch& launch);
+void cuda_gather_rows(const GatherRowsArgs& args, const CudaLaunch& launch);
+void cuda_add_rows(const AddRowsArgs& args, const CudaLaunch& launch);
+void cuda_clear_rows(const ClearRowsArgs& args, const CudaLaunch& launch);
 
 // Memory that decode attention works in, by launches one after another.
 struct CudaAttentionSpace {

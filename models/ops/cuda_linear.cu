@@ -2,24 +2,19 @@
 #include <type_traits>
 
 #include "models/ops/cuda_common.cuh"
+#include "models/ops/cuda_few_rows.cuh"
 #include "models/ops/cuda_finish.cuh"
 #include "models/ops/cuda_launchers.hpp"
-#include "models/ops/cuda_mma.cuh"
 #include "models/ops/cuda_norm.cuh"
-#include "models/ops/cuda_weight_formats.cuh"
 
 namespace sluice {
 namespace {
-
-constexpr int kGroupRows = 16;     // of the weight matrix: the m of the mma instruction
-constexpr int kTokensPerTile = 8;  // its n
-constexpr int kPieces = 2;         // of 16 bytes that a lane reads of a row at a time
 
 // Rows of activations that a block brings into shared memory, and normalises, at most: with more,
 // measured on an H200, it is done later than if it reads them where they are.
 constexpr std::uint32_t kStagedRows = 2;
 // What a row of activations in shared memory is longer than k, so that the rows of a tile lie in
-// different banks.
+// different banks: zeros, for pieces of weights behind the end of a row.
 constexpr std::uint32_t kRowGap = 32;
 
 // A product and what is done to its rows before and after.
@@ -32,37 +27,13 @@ struct FewRowsArgs {
   std::uint32_t groups = 0;   // of 16 rows of weights
 };
 
-// Row `i` of a group of 16, or -1: for a gated product 8 rows of the gate and the 8 of up that belong
-// to them.
-__device__ inline int row_of_group(const FewRowsArgs& args, std::uint32_t group, int i) {
-  const int n = args.linear.n, half = n / 2;
-  if (!args.gated_out) {
-    const int row = group * kGroupRows + i;
-    return row < n ? row : -1;
-  }
-  const int row = group * 8 + i % 8;
-  return row < half ? row + i / 8 * half : -1;
+// Shared memory of a block that stages its activations; every architecture in use has as much.
+constexpr std::size_t kMostStaged = 96 << 10;
+
+__host__ __device__ std::size_t staged_bytes(const LinearArgs& args, bool norm) {
+  return std::size_t{args.rows} * (args.k + kRowGap) * size_of(args.type) +
+         (norm ? args.k * sizeof(float) : 0);
 }
-
-// The two rows of a group that a lane reads: fragment rows g and g + 8.
-template <typename Format>
-struct GroupRows {
-  typename Format::Row upper, lower;
-  bool has_upper = false, has_lower = false;
-
-  __device__ GroupRows(const FewRowsArgs& args, std::uint32_t group, int g) {
-    const int up = row_of_group(args, group, g), low = row_of_group(args, group, g + 8);
-    has_upper = up >= 0;
-    has_lower = low >= 0;
-    upper = Format::row(args.linear, has_upper ? up : 0);
-    lower = Format::row(args.linear, has_lower ? low : 0);
-  }
-};
-
-template <typename Format>
-struct WeightPieces {
-  typename Format::Piece upper[kPieces], lower[kPieces];
-};
 
 // Brings the activations into shared memory, [rows][k + kRowGap], normalised where asked for, with
 // `norm`, [k] of shared memory. A thread works on the same columns throughout.
@@ -73,6 +44,8 @@ __device__ void stage_rows(const FewRowsArgs& args, T* staged, const float* norm
   const bool works = !norm || threadIdx.x < kNormThreads;
   const T* x = static_cast<const T*>(args.linear.x);
   __shared__ float warp_sums[kStagedRows][kNormWarps];
+  if (threadIdx.x < rows * kRowGap)
+    staged[threadIdx.x / kRowGap * width + k + threadIdx.x % kRowGap] = from_float<T>(0.0f);
   if (works) {
     for (std::uint32_t row = 0; row < rows; ++row)
 #pragma unroll 4
@@ -100,44 +73,39 @@ __device__ void stage_rows(const FewRowsArgs& args, T* staged, const float* norm
   __syncthreads();
 }
 
+// How a matrix is shared out: kWarps share the columns of a group of 16 rows of weights, each lane with
+// kUnroll times its pieces under way, in kBlocks blocks on a multiprocessor.
+template <int kWarpsOfBlock, int kUnrolled, int kBlocksOfProcessor>
+struct Shares {
+  static constexpr int kWarps = kWarpsOfBlock, kUnroll = kUnrolled, kBlocks = kBlocksOfProcessor;
+  static constexpr int kThreads = kWarps * kWarp;
+};
+
 // Blocks stay and take group after group of 16 rows of weights, reading ahead across groups and, at
-// the start, while the kernel before still runs. Tokens are padded to tiles of 8 and the warps'
-// shares of k are summed in ascending order, so a token's result is the same alone and among others.
-//
-// The order of k is permuted alike on both sides of the product, so that each thread reads 16
-// contiguous bytes of a row: lane q of four has piece q, whose weights serve as the fragments of
-// several instructions, four to each.
-template <typename T, typename Format, int kTiles, bool kStaged, int kWarps, int kUnroll,
-          int kBlocks>
-__global__ void __launch_bounds__(kWarps* kWarp, kBlocks) few_rows_kernel(const FewRowsArgs args) {
-  constexpr int kThreads = kWarps * kWarp;
-  constexpr int kSpan = 4 * Format::kPieceWeights;  // of one row that four lanes read at a time
-  constexpr int kStride = kWarps * kPieces * kSpan;
-  constexpr int kRound = kUnroll * kStride;  // weights of one row that a block has under way
+// the start, while the kernel before still runs. The warps' shares of k are summed in ascending order.
+template <typename T, typename Format, typename S, int kTiles, bool kStaged, bool kWholeRounds>
+__global__ void __launch_bounds__(S::kThreads, S::kBlocks) few_rows_kernel(const FewRowsArgs args) {
+  using Pieces = WeightPieces<Format>;
+  constexpr int kThreads = S::kThreads, kUnroll = S::kUnroll;
+  constexpr int kStride = S::kWarps * kPieces * Pieces::kSpan;
+  constexpr int kRound = round_weights<Format>(S::kWarps, kUnroll);
   static_assert(kThreads >= kNormThreads && kThreads >= kGroupRows * int(kFewRows));
-  __shared__ float partial[2][kWarps][kGroupRows][kTokensPerTile * kTiles];
+  __shared__ PartialSums<S::kWarps, kTiles> partial[2];
   extern __shared__ __align__(16) unsigned char shared[];
   const LinearArgs& linear = args.linear;
+  const StoredMatrix matrix{linear.weight, linear.scales, linear.k};
+  const bool gated = args.gated_out != nullptr;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int g = lane / 4, q = lane % 4;
   const auto k = static_cast<int>(linear.k);
   const int rounds = (k + kRound - 1) / kRound;
-  const int first = warp * kPieces * kSpan + q * Format::kPieceWeights;
+  const int first = warp * kPieces * Pieces::kSpan + q * Format::kPieceWeights;
 
-  const auto load = [&](const GroupRows<Format>& rows, int base) {
-    WeightPieces<Format> w;
+  Pieces ahead[kUnroll];
+  GroupRows<Format> rows(matrix, linear.n, gated, blockIdx.x, g, first);
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      const int at = base + piece * kSpan;
-      if (rows.has_upper) w.upper[piece] = Format::load(rows.upper, at, k);
-      if (rows.has_lower) w.lower[piece] = Format::load(rows.lower, at, k);
-    }
-    return w;
-  };
-  WeightPieces<Format> ahead[kUnroll];
-  GroupRows<Format> rows(args, blockIdx.x, g);
-#pragma unroll
-  for (int i = 0; i < kUnroll; ++i) ahead[i] = load(rows, first + i * kStride);
+  for (int i = 0; i < kUnroll; ++i)
+    ahead[i].template load<kWholeRounds>(rows, i * kStride, first, k);
 
   // What follows a product with a residual reads nothing but weights before it waits.
   if (linear.residual) let_next_begin();
@@ -157,46 +125,21 @@ __global__ void __launch_bounds__(kWarps* kWarp, kBlocks) few_rows_kernel(const 
     wait_for_previous();
     if (!linear.residual) let_next_begin();
   }
-  const T* const x = kStaged ? staged : static_cast<const T*>(linear.x);
-  const std::uint32_t x_width = kStaged ? linear.k + kRowGap : linear.k;
-
-  float sums[kTiles][4] = {};
-  const auto multiply = [&](const WeightPieces<Format>& w, int base) {
+  const T* x[kTiles];
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      const int at = base + piece * kSpan;
-      float of_group[kTiles][4] = {};
-      uint4 b[kTiles] = {};
-      Format::for_fragments(w.upper[piece], w.lower[piece], [&](int i, const FragmentA& a) {
-#pragma unroll
-        for (int tile = 0; tile < kTiles; ++tile) {
-          const std::uint32_t token = tile * kTokensPerTile + g;
-          if (i % 2 == 0)
-            b[tile] =
-                token < linear.rows && at < k
-                    ? *reinterpret_cast<const uint4*>(x + std::size_t{token} * x_width + at + 4 * i)
-                    : make_uint4(0, 0, 0, 0);
-          uint32_t four[2] = {word_of(b[tile], i % 2 * 2), word_of(b[tile], i % 2 * 2 + 1)};
-          Format::order(four);
-          mma(Format::kHasGroups ? of_group[tile] : sums[tile], a, four, T{});
-        }
-      });
-      if constexpr (Format::kHasGroups) {
-        const float upper = Format::scale(w.upper[piece]), lower = Format::scale(w.lower[piece]);
-#pragma unroll
-        for (int tile = 0; tile < kTiles; ++tile)
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            sums[tile][i] = fmaf(i < 2 ? upper : lower, of_group[tile][i], sums[tile][i]);
-      }
-    }
-  };
+  for (int tile = 0; tile < kTiles; ++tile) {
+    const std::uint32_t token = min(tile * kTokensPerTile + g, linear.rows - 1);
+    x[tile] = kStaged ? staged + token * (linear.k + kRowGap)
+                      : static_cast<const T*>(linear.x) + std::size_t{token} * linear.k;
+  }
+  const T* const zeros = kStaged ? staged + linear.k : reinterpret_cast<const T*>(kZeroPiece);
 
   // A thread finishes one of a group's outputs: n of `token`, or the gate and up of it.
-  const int group_width = args.gated_out ? 8 : kGroupRows;
+  const int group_width = gated ? 8 : kGroupRows;
   const int mine = threadIdx.x % group_width;
   const std::uint32_t token = threadIdx.x / group_width;
-  const std::uint32_t width = args.gated_out ? linear.n / 2 : linear.n;
+  const std::uint32_t width = gated ? linear.n / 2 : linear.n;
+  float sums[kTiles][4] = {};
   int side = 0;
   for (std::uint32_t group = blockIdx.x; group < args.groups; group += gridDim.x) {
     const std::uint32_t n = group * group_width + mine;
@@ -205,93 +148,85 @@ __global__ void __launch_bounds__(kWarps* kWarp, kBlocks) few_rows_kernel(const 
     const float before = finishes ? residual_at<T>(linear, out_at) : 0.0f;
     for (int round = 0; round < rounds; ++round) {
       const int base = first + round * kRound;
-      int next = base + kRound;
-      if (round + 1 == rounds) {
-        next = group + gridDim.x < args.groups ? first : k;
-        rows = GroupRows<Format>(args, group + gridDim.x, g);
-      }
+      const bool same_group = round + 1 < rounds;
+      const bool more = same_group || group + gridDim.x < args.groups;
+      const int next = same_group ? base + kRound : first;
+      if (same_group)
+        rows.move_on(kRound);
+      else
+        rows = {matrix, linear.n, gated, group + gridDim.x, g, first};
 #pragma unroll
       for (int i = 0; i < kUnroll; ++i) {
-        multiply(ahead[i], base + i * kStride);
-        ahead[i] = load(rows, next + i * kStride);
+        multiply_pieces<kWholeRounds, T>(sums, ahead[i], x, zeros, base + i * kStride, k);
+        if (more) ahead[i].template load<kWholeRounds>(rows, i * kStride, next, k);
       }
     }
     // The other side may still be read by those who finish the group before.
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        partial[side][warp][g + i / 2 * 8][tile * kTokensPerTile + q * 2 + i % 2] = sums[tile][i];
-        sums[tile][i] = 0;
-      }
+    partial[side].put(warp, sums);
     __syncthreads();
-    const auto sum_of = [&](int row) {
-      float sum = 0;
-#pragma unroll
-      for (int w = 0; w < kWarps; ++w) sum += partial[side][w][row][token];
-      return sum;
-    };
-    if (finishes && args.gated_out) {
+    const auto sum_of = [&](int row) { return partial[side].total(row, token); };
+    if (finishes && gated) {
       const auto y = [&](std::uint32_t row, int of_group) {
-        return rounded<T>(with_bias(linear, row, Format::scaled(linear, row, sum_of(of_group))));
+        return rounded<T>(with_bias(linear, row, Format::scaled(matrix, row, sum_of(of_group))));
       };
       const float gate = y(n, mine), up = y(width + n, mine + 8);
       static_cast<T*>(args.gated_out)[out_at] = from_float<T>(rounded<T>(silu(gate)) * up);
     } else if (finishes) {
-      finish<T>(linear, out_at, n, Format::scaled(linear, n, sum_of(mine)), before);
+      finish<T>(linear, out_at, n, Format::scaled(matrix, n, sum_of(mine)), before);
     }
     side ^= 1;
   }
 }
 
-std::uint32_t piece_weights(Encoding encoding) {
-  return encoding == Encoding::native ? 8 : encoding == Encoding::int8 ? 16 : 32;
-}
-
 bool on_tensor_cores(const LinearArgs& args) {
-  return args.type != DType::f32 && args.type == args.weight_type &&
-         args.k % piece_weights(args.encoding) == 0 && args.rows <= kFewRows;
-}
-
-// Shared memory of a block that stages its activations; every architecture in use has as much.
-constexpr std::size_t kMostStaged = 96 << 10;
-
-std::size_t staged_bytes(const LinearArgs& args, bool norm) {
-  return std::size_t{args.rows} * (args.k + kRowGap) * size_of(args.type) +
-         (norm ? args.k * sizeof(float) : 0);
+  return cuda_on_tensor_cores(args.type, args.weight_type, args.encoding, args.rows, args.k);
 }
 
 bool can_stage(const LinearArgs& args, bool norm) {
   return args.rows <= kStagedRows && staged_bytes(args, norm) <= kMostStaged;
 }
 
-template <typename T, typename Format, int kTiles, bool kStaged, int kWarps, int kUnroll,
-          int kBlocks>
-void launch_few_rows(const FewRowsArgs& args, const CudaLaunch& on) {
-  const auto kernel = few_rows_kernel<T, Format, kTiles, kStaged, kWarps, kUnroll, kBlocks>;
+template <typename T, typename Format, typename S, int kTiles, bool kStaged, bool kWholeRounds>
+void launch_rounds(const FewRowsArgs& args, const CudaLaunch& on) {
+  const auto kernel = few_rows_kernel<T, Format, S, kTiles, kStaged, kWholeRounds>;
   if constexpr (kStaged) {
     static const cudaError_t allowed = cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostStaged));
     SLUICE_CUDA_CHECK(allowed);
   }
   const std::size_t shared = kStaged ? staged_bytes(args.linear, args.norm_weight) : 0;
-  launch(kernel, std::min(args.groups, kBlocks * on.processors), kWarps * kWarp, shared, on.stream,
-         on.overlap, args);
+  launch(kernel, std::min<std::uint32_t>(args.groups, S::kBlocks * on.processors), S::kThreads,
+         shared, on.stream, on.overlap, args);
 }
 
-// About 96 KiB of weights under way on a multiprocessor serve best (measured on an H200). A matrix of
-// so few rows that there are at most two groups for each has 16 warps on a group. The choice changes
-// the order of sums, so it depends on the matrix alone. A row of codes is so much shorter that there
-// fewer pieces of it are under way in a warp, and more blocks.
+template <typename T, typename Format, int kTiles, bool kStaged, typename S>
+void launch_shares(const FewRowsArgs& args, const CudaLaunch& on, S) {
+  if (args.linear.k % round_weights<Format>(S::kWarps, S::kUnroll) == 0)
+    launch_rounds<T, Format, S, kTiles, kStaged, true>(args, on);
+  else
+    launch_rounds<T, Format, S, kTiles, kStaged, false>(args, on);
+}
+
+// Measured on an H200. As they are stored, about 96 KiB of weights under way on a multiprocessor serve
+// best, and 16 warps on a group of a matrix that has at most two groups for each multiprocessor. Codes
+// take twice the registers to be worked on, so that fewer are under way, however the matrix is shaped:
+// fewer rows to a warp, more blocks, room for blocks of the next kernel were all slower. The choice
+// changes the order of sums, so it depends on the matrix alone.
 template <typename T, typename Format, int kTiles, bool kStaged>
 void launch_few_rows(const FewRowsArgs& args, const CudaLaunch& on) {
+  const auto with = [&](auto shares) {
+    launch_shares<T, Format, kTiles, kStaged>(args, on, shares);
+  };
   constexpr bool kNative = std::is_same_v<Format, NativeWeights<T>>;
-  if (args.groups > 2 * on.processors)
-    launch_few_rows<T, Format, kTiles, kStaged, 8, 2, Format::kHasGroups ? 2 : 3>(args, on);
-  else if constexpr (kNative)
-    launch_few_rows<T, Format, kTiles, kStaged, 16, kTiles == 1 ? 4 : 3, 1>(args, on);
-  else
-    launch_few_rows<T, Format, kTiles, kStaged, 16, 1, kTiles == 1 ? 2 : 1>(args, on);
+  const bool is_small = args.groups <= 2 * on.processors;
+  if constexpr (kNative) {
+    if (is_small)
+      with(Shares < 16, kTiles == 1 ? 4 : 3, 1 > ());
+    else
+      with(Shares<8, 2, 3>());
+  } else {
+    with(Shares<8, 2, 2>());
+  }
 }
 
 template <typename T, typename Format>

@@ -2,6 +2,10 @@
 // of tensor core products. A format says how many weights a piece of 16 bytes is, how it becomes
 // fragments of A, and in which order the activations have to stand beside it.
 //
+// A Row is where a lane reads: row() gives its beginning, moved_on() a place further on, and load() the
+// piece at a distance from there that the compiler knows. Weights behind the end of a row are zeros:
+// load() looks where its piece is in the row, `at` of k, unless the row is a whole number of rounds.
+//
 // Codes become floating-point numbers without a conversion instruction: written into the mantissa of a
 // number whose last place is 1 (128 in bf16, 1024 in f16), from which that number is taken away again.
 // Both steps are exact.
@@ -10,7 +14,6 @@
 
 #include "core/weights/encoding.hpp"
 #include "models/ops/cuda_common.cuh"
-#include "models/ops/kernel_args.hpp"
 
 namespace sluice {
 
@@ -25,6 +28,15 @@ __device__ inline uint4 load_weights(const void* address) {
 
 __device__ inline uint32_t word_of(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+// (bits & mask) | base in one instruction, which takes one of the two as a constant only: the compiler
+// makes two of it.
+template <uint32_t kMask>
+__device__ inline uint32_t masked_or(uint32_t bits, uint32_t base) {
+  uint32_t out;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(out) : "r"(bits), "n"(kMask), "r"(base));
+  return out;
 }
 
 // Two numbers of T in a register, the lower one first in memory.
@@ -56,12 +68,13 @@ struct NativeWeights {
     uint4 bits = {};
   };
 
-  __device__ static Row row(const LinearArgs& args, std::size_t n) {
-    return {reinterpret_cast<const T*>(args.weight) + n * args.k};
+  __device__ static Row row(const StoredMatrix& m, std::size_t n) {
+    return {reinterpret_cast<const T*>(m.weight) + n * m.k};
   }
-  // The piece from weight `at` of a row of k on; zeros behind its end.
-  __device__ static Piece load(const Row& row, int at, int k) {
-    return {at < k ? load_weights(row.weights + at) : uint4{}};
+  __device__ static Row moved_on(const Row& row, std::uint32_t by) { return {row.weights + by}; }
+  template <bool kWholeRounds>
+  __device__ static Piece load(const Row& row, int distance, int at, int k) {
+    return {kWholeRounds || at < k ? load_weights(row.weights + distance) : uint4{}};
   }
   // Calls f(i, fragment) for each four of the piece's weights.
   template <typename F>
@@ -74,7 +87,7 @@ struct NativeWeights {
   // Puts the activations of four neighbours into the order of a fragment.
   __device__ static void order(uint32_t (&)[2]) {}
   // The sum of a whole row of products.
-  __device__ static float scaled(const LinearArgs&, std::uint32_t, float sum) { return sum; }
+  __device__ static float scaled(const StoredMatrix&, std::uint32_t, float sum) { return sum; }
 };
 
 // Bytes 0 and 2 of a word are one pair, 1 and 3 the other.
@@ -90,11 +103,13 @@ struct Int8Weights {
     uint4 bits = {};
   };
 
-  __device__ static Row row(const LinearArgs& args, std::size_t n) {
-    return {args.weight + n * code_row_bytes(Encoding::int8, args.k)};
+  __device__ static Row row(const StoredMatrix& m, std::size_t n) {
+    return {m.weight + n * code_row_bytes(Encoding::int8, m.k)};
   }
-  __device__ static Piece load(const Row& row, int at, int k) {
-    return {at < k ? load_weights(row.codes + at) : uint4{}};
+  __device__ static Row moved_on(const Row& row, std::uint32_t by) { return {row.codes + by}; }
+  template <bool kWholeRounds>
+  __device__ static Piece load(const Row& row, int distance, int at, int k) {
+    return {kWholeRounds || at < k ? load_weights(row.codes + distance) : uint4{}};
   }
   // The codes in the lower bytes of the halves of `word`.
   __device__ static uint32_t pair(uint32_t word) {
@@ -103,7 +118,8 @@ struct Int8Weights {
       return minus((word & 0x00ff00ffu) ^ 0x64806480u, 0x64806480u, T{});
     } else {
       // 128 + the lower seven bits, less 128, or 256 where the code is negative.
-      return minus((word & 0x007f007fu) | 0x43004300u, (word & 0x00800080u) | 0x43004300u, T{});
+      return minus(masked_or<0x007f007fu>(word, 0x43004300u),
+                   masked_or<0x00800080u>(word, 0x43004300u), T{});
     }
   }
   template <typename F>
@@ -119,8 +135,8 @@ struct Int8Weights {
     b[1] = __byte_perm(b[0], b[1], 0x7632);
     b[0] = first;
   }
-  __device__ static float scaled(const LinearArgs& args, std::uint32_t n, float sum) {
-    return sum * reinterpret_cast<const float*>(args.scales)[n];
+  __device__ static float scaled(const StoredMatrix& m, std::uint32_t n, float sum) {
+    return sum * reinterpret_cast<const float*>(m.scales)[n];
   }
 };
 
@@ -141,46 +157,45 @@ struct Int4Weights {
     uint32_t group = 0;
   };
 
-  __device__ static Row row(const LinearArgs& args, std::size_t n) {
-    return {args.weight + n * code_row_bytes(Encoding::int4, args.k),
-            reinterpret_cast<const uint32_t*>(args.scales +
-                                              n * scale_row_bytes(Encoding::int4, args.k))};
+  __device__ static Row row(const StoredMatrix& m, std::size_t n) {
+    return {m.weight + n * code_row_bytes(Encoding::int4, m.k),
+            reinterpret_cast<const uint32_t*>(m.scales + n * scale_row_bytes(Encoding::int4, m.k))};
+  }
+  __device__ static Row moved_on(const Row& row, std::uint32_t by) {
+    return {row.codes + by / 2, row.groups + by / std::uint32_t(kGroupWeights)};
   }
   // Every lane of a row has the group's scale, also one whose piece lies behind the row's end: it
   // scales sums that the others' pieces have gone into.
-  __device__ static Piece load(const Row& row, int at, int k) {
-    const int group = at / int(kGroupWeights);
-    return {at < k ? load_weights(row.codes + at / 2) : uint4{},
-            group * int(kGroupWeights) < k ? __ldg(row.groups + group) : 0};
+  template <bool kWholeRounds>
+  __device__ static Piece load(const Row& row, int distance, int at, int k) {
+    const bool in_row = kWholeRounds || at < k;
+    const bool group_in_row = kWholeRounds || at / int(kGroupWeights) * int(kGroupWeights) < k;
+    return {in_row ? load_weights(row.codes + distance / 2) : uint4{},
+            group_in_row ? __ldg(row.groups + distance / int(kGroupWeights)) : 0};
   }
   __device__ static float scale(const Piece& piece) {
     return __half2float(__ushort_as_half(static_cast<unsigned short>(piece.group)));
   }
-  static constexpr uint32_t kBase = std::is_same_v<T, __half> ? 0x64006400u : 0x43004300u;
-  // 128 or 1024 and the zero point, twice.
-  __device__ static uint32_t zero(const Piece& piece) {
-    const float zero =
-        __half2float(__ushort_as_half(static_cast<unsigned short>(piece.group >> 16)));
-    const T based = from_float<T>(zero + (std::is_same_v<T, __half> ? 1024.0f : 128.0f));
-    const auto bits = static_cast<uint32_t>(*reinterpret_cast<const unsigned short*>(&based));
-    return bits << 16 | bits;
+  // What the codes stand on, and what has to be taken from them: that and the zero point.
+  static constexpr float kBase = std::is_same_v<T, __half> ? 1024.0f : 128.0f;
+  static constexpr uint32_t kBaseBits = std::is_same_v<T, __half> ? 0x64006400u : 0x43004300u;
+  __device__ static float surplus(const Piece& piece) {
+    return kBase + __half2float(__ushort_as_half(static_cast<unsigned short>(piece.group >> 16)));
   }
   template <typename F>
   __device__ static void for_fragments(const Piece& upper, const Piece& lower, const F& f) {
-    const uint32_t zero_up = zero(upper), zero_low = zero(lower);
-    const auto pair = [](uint32_t word, int shift, uint32_t less) {
-      return minus((word >> shift & 0x000f000fu) | kBase, less, T{});
+    const auto pair = [](uint32_t word, int shift) {
+      return masked_or<0x000f000fu>(word >> shift, kBaseBits);
     };
 #pragma unroll
     for (int i = 0; i < kPieceWeights / 4; ++i) {
       const uint32_t up = word_of(upper.bits, i / 2), low = word_of(lower.bits, i / 2);
       const int shift = i % 2 * 8;
-      f(i, FragmentA{pair(up, shift, zero_up), pair(low, shift, zero_low),
-                     pair(up, shift + 4, zero_up), pair(low, shift + 4, zero_low)});
+      f(i, FragmentA{pair(up, shift), pair(low, shift), pair(up, shift + 4), pair(low, shift + 4)});
     }
   }
   __device__ static void order(uint32_t (&)[2]) {}
-  __device__ static float scaled(const LinearArgs&, std::uint32_t, float sum) { return sum; }
+  __device__ static float scaled(const StoredMatrix&, std::uint32_t, float sum) { return sum; }
 };
 
 }  // namespace sluice

@@ -2,8 +2,10 @@
 // a decode pass beside the device's copy rate, a prefill beside its matrix products alone, whole
 // passes with everything resident. Ratios are to what was measured in the same run.
 //
-//   cuda_bench [--model NAME] [--shapes DIR] [--prompt N] [--tokens N] [--batch N]
-//              [copy|kernels|prefill|decode]...
+//   cuda_bench [--model NAME] [--shapes DIR] [--encoding native|int8|int4] [--prompt N] [--tokens N]
+//              [--batch N] [copy|kernels|prefill|decode]...
+//
+// The encoding is that of the layers; the head is native.
 #include <cuda_runtime.h>
 #include <fmt/core.h>
 
@@ -16,6 +18,7 @@
 #include "core/device/cuda_device.hpp"
 #include "core/device/cuda_error.hpp"
 #include "core/engine/resident_provider.hpp"
+#include "core/weights/encoding.hpp"
 #include "models/generator.hpp"
 #include "models/model_plan.hpp"
 #include "models/model_source.hpp"
@@ -27,6 +30,7 @@ namespace {
 
 struct Options {
   std::string model = "qwen3-8b", shapes = "configs/models";
+  Encoding encoding = Encoding::native;
   std::uint32_t prompt = 512, tokens = 128, batch = 1;
   std::vector<std::string> parts;
 
@@ -94,8 +98,11 @@ class Bench {
         source_(open_model(SyntheticLocation{options.model}, options.shapes)),
         device_(make_cuda_device()),
         compute_(device_->make_stream(Resource::compute, "compute")),
-        weights_(*device_, source_.plan, *source_.tensors, {}),
-        resident_(*device_, compute_, weights_) {}
+        weights_(*device_, source_.plan, *source_.tensors, {.encodings = encodings()}),
+        resident_(*device_, compute_, weights_, [this](const UnitInfo& unit) {
+          const Encoding e = encoding_of(unit.kind);
+          return Transfer{e, e};
+        }) {}
 
   // Bytes read and written a second by a copy within the device: what all is compared with.
   void copy() {
@@ -115,29 +122,46 @@ class Bench {
   void kernels() {
     Pieces p = pieces(options_.batch);
     const int layers = source_.config.layers;
-    const auto report = [&](const char* what, std::uint64_t bytes, auto&& call) {
+    const auto report = [&](std::string_view what, std::uint64_t bytes, auto&& call) {
       const double plain = timer_.seconds(layers, call);
       const double graph = timer_.seconds_in_graph(layers, call);
       fmt::print(
-          "{{\"what\": \"{}\", \"model\": \"{}\", \"rows\": {}, \"us\": {:.2f}, \"graph_us\": "
-          "{:.2f}, "
-          "\"graph_gbps\": {:.0f}}}\n",
-          what, options_.model, options_.batch, plain * 1e6, graph * 1e6,
-          static_cast<double>(bytes) / graph / 1e9);
+          "{{\"what\": \"{}\", \"model\": \"{}\", \"encoding\": \"{}\", \"rows\": {}, \"us\": "
+          "{:.2f}, \"graph_us\": {:.2f}, \"graph_gbps\": {:.0f}, \"of_copy\": {:.3f}}}\n",
+          what, options_.model, name_of(options_.encoding), options_.batch, plain * 1e6,
+          graph * 1e6, static_cast<double>(bytes) / graph / 1e9,
+          copy_gbps_ > 0 ? static_cast<double>(bytes) / graph / 1e9 / copy_gbps_ : 0);
     };
-    const auto matrix = [](const LinearArgs& a) { return std::uint64_t{2} * a.n * a.k; };
+    const auto matrix = [&](const LinearArgs& a) {
+      const Encoding e = options_.encoding;
+      return e == Encoding::native ? std::uint64_t{2} * a.n * a.k
+                                   : a.n * (code_row_bytes(e, a.k) + scale_row_bytes(e, a.k));
+    };
     const NativeStream stream = timer_.stream();
-    report("norm_linear qkv", matrix(p.qkv), [&](int i) {
+    const auto qkv = [&](int i) {
       kernels_->norm_linear({p.norm, of_attention(p.qkv, i, &AttentionTensors::q)}, stream);
-    });
-    report("linear o", matrix(p.o),
-           [&](int i) { kernels_->linear(of_attention(p.o, i, &AttentionTensors::o), stream); });
-    report("gated", matrix(p.gate_up), [&](int i) {
+    };
+    const auto o = [&](int i) {
+      kernels_->linear(of_attention(p.o, i, &AttentionTensors::o), stream);
+    };
+    const auto gated = [&](int i) {
       kernels_->gated({p.norm, of_mlp(p.gate_up, i, &MlpTensors::gate), p.silu}, stream);
-    });
-    report("linear down", matrix(p.down),
-           [&](int i) { kernels_->linear(of_mlp(p.down, i, &MlpTensors::down), stream); });
-    report("norm_linear head", matrix(p.head), [&](int) {
+    };
+    const auto down = [&](int i) {
+      kernels_->linear(of_mlp(p.down, i, &MlpTensors::down), stream);
+    };
+    report("norm_linear qkv", matrix(p.qkv), qkv);
+    report("linear o", matrix(p.o), o);
+    report("gated", matrix(p.gate_up), gated);
+    report("linear down", matrix(p.down), down);
+    report("all products of a layer",
+           matrix(p.qkv) + matrix(p.o) + matrix(p.gate_up) + matrix(p.down), [&](int i) {
+             qkv(i);
+             o(i);
+             gated(i);
+             down(i);
+           });
+    report("norm_linear head", std::uint64_t{2} * p.head.n * p.head.k, [&](int) {
       kernels_->norm_linear({p.norm, p.head}, stream);
     });
     report("rope_attention",
@@ -370,6 +394,16 @@ class Bench {
     report("silu_mul", [&](int) { kernels_->silu_mul(p.silu, stream); });
   }
 
+  Encoding encoding_of(UnitKind kind) const {
+    return kind == UnitKind::head || kind == UnitKind::embedding ? Encoding::native
+                                                                 : options_.encoding;
+  }
+  std::vector<EncodingSet> encodings() const {
+    std::vector<EncodingSet> out;
+    for (const UnitSpec& unit : source_.plan.units) out.emplace_back(encoding_of(unit.kind));
+    return out;
+  }
+
   const std::byte* weights_of(UnitId unit) {
     return resident_.acquire({.index = 0, .needs = {&unit, 1}}).use(0).data;
   }
@@ -382,7 +416,11 @@ class Bench {
   }
   LinearArgs of_unit(LinearArgs args, int place, std::size_t tensor) {
     const UnitId unit = weights_.view().order[static_cast<std::size_t>(place)];
-    args.weight = weights_of(unit) + weights_.layout().place(unit, tensor, Encoding::native).data;
+    const std::byte* slab = weights_of(unit);
+    const TensorPlace& place = weights_.layout().place(unit, tensor, options_.encoding);
+    args.encoding = options_.encoding;
+    args.weight = slab + place.data;
+    if (place.quantised) args.scales = slab + place.scales;
     return args;
   }
 
@@ -397,6 +435,12 @@ class Bench {
   double copy_gbps_ = 0;
 };
 
+Encoding encoding_named(std::string_view name) {
+  for (const Encoding e : {Encoding::native, Encoding::int8, Encoding::int4})
+    if (name_of(e) == name) return e;
+  throw InputError("--encoding {} is not native, int8 or int4", name);
+}
+
 Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -406,6 +450,8 @@ Options parse(int argc, char** argv) {
       options.model = argv[++i];
     else if (arg == "--shapes")
       options.shapes = argv[++i];
+    else if (arg == "--encoding")
+      options.encoding = encoding_named(argv[++i]);
     else if (arg == "--prompt")
       options.prompt = static_cast<std::uint32_t>(std::stoul(argv[++i]));
     else if (arg == "--tokens")

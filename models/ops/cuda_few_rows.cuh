@@ -1,0 +1,159 @@
+// The heart of the matrix-vector kernels: a group of 16 rows of weights times a few rows of
+// activations on tensor cores. Tokens are padded to tiles of 8, so a token's result is the same alone
+// and among others.
+//
+// The order of k is permuted alike on both sides of the product, so that each thread reads 16
+// contiguous bytes of a row: lane q of four has piece q, whose weights serve as the fragments of
+// several instructions, four to each.
+#pragma once
+#include "models/ops/cuda_mma.cuh"
+#include "models/ops/cuda_weight_formats.cuh"
+
+namespace sluice {
+
+inline constexpr int kGroupRows = 16;     // of the weight matrix: the m of the mma instruction
+inline constexpr int kTokensPerTile = 8;  // its n
+inline constexpr int kPieces = 2;         // of 16 bytes that a lane reads of a row at a time
+
+// Row `i` of a group of 16 of a matrix of n rows; row 0 in place of one that it does not have. For a
+// gated product a group is 8 rows of the gate, the upper half of the matrix, and the 8 of up that
+// belong to them.
+__device__ inline std::uint32_t row_of_group(std::uint32_t n, bool gated, std::uint32_t group,
+                                             std::uint32_t i) {
+  if (!gated) {
+    const std::uint32_t row = group * kGroupRows + i;
+    return row < n ? row : 0;
+  }
+  const std::uint32_t row = group * 8 + i % 8;
+  return row < n / 2 ? row + i / 8 * (n / 2) : 0;
+}
+
+// Where a lane reads the two rows of a group that are its: fragment rows g and g + 8.
+template <typename Format>
+struct GroupRows {
+  typename Format::Row upper, lower;
+
+  // From weight `first` on.
+  __device__ GroupRows(const StoredMatrix& m, std::uint32_t n, bool gated, std::uint32_t group,
+                       int g, int first)
+      : upper(Format::row(m, row_of_group(n, gated, group, g))),
+        lower(Format::row(m, row_of_group(n, gated, group, g + 8))) {
+    move_on(first);
+  }
+  __device__ void move_on(int by) {
+    upper = Format::moved_on(upper, by);
+    lower = Format::moved_on(lower, by);
+  }
+};
+
+template <typename Format>
+struct WeightPieces {
+  static constexpr int kSpan =
+      4 * Format::kPieceWeights;  // of a row that four lanes read at a time
+
+  typename Format::Piece upper[kPieces], lower[kPieces];
+
+  // At a distance from where `rows` stand, which is at weight `base` of k.
+  template <bool kWholeRounds>
+  __device__ void load(const GroupRows<Format>& rows, int distance, int base, int k) {
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const int further = distance + piece * kSpan;
+      upper[piece] = Format::template load<kWholeRounds>(rows.upper, further, base + further, k);
+      lower[piece] = Format::template load<kWholeRounds>(rows.lower, further, base + further, k);
+    }
+  }
+};
+
+// Weights of a row that the warps which share it have under way, with `unroll` times the pieces of a
+// lane.
+template <typename Format>
+constexpr std::uint32_t round_weights(int warps, int unroll) {
+  return warps * unroll * kPieces * WeightPieces<Format>::kSpan;
+}
+
+// Two ones.
+template <typename T>
+inline constexpr uint32_t kOnes = std::is_same_v<T, __half> ? 0x3c003c00u : 0x3f803f80u;
+
+// sums += the pieces from weight `base` on times the same columns of the tokens' activations. x: those
+// of this lane's token in each tile; a token that is not there has another's, and its sums are nobody's.
+// zeros: as many as a piece has, for columns behind the end of a row that is no whole number of rounds.
+//
+// Codes with groups come with a surplus that is the same for a whole group. It is taken from the sum:
+// surplus x the sum of the activations, which is a product with ones. (To add those sums up once for
+// all groups of rows of a block took longer: it is then the first thing that everything waits for.)
+template <bool kWholeRounds, typename T, typename Format, int kTiles>
+__device__ inline void multiply_pieces(float (&sums)[kTiles][4], const WeightPieces<Format>& w,
+                                       const T* const (&x)[kTiles], const T* zeros, int base,
+                                       int k) {
+  constexpr FragmentA ones{kOnes<T>, kOnes<T>, kOnes<T>, kOnes<T>};
+#pragma unroll
+  for (int piece = 0; piece < kPieces; ++piece) {
+    const int at = base + piece * WeightPieces<Format>::kSpan;
+    float of_group[kTiles][4], of_ones[kTiles][4];
+    uint4 b[kTiles];
+    const T* from[kTiles];
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile)
+      from[tile] = kWholeRounds || at < k ? x[tile] + at : zeros;
+    Format::for_fragments(w.upper[piece], w.lower[piece], [&](int i, const FragmentA& a) {
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        if (i % 2 == 0) b[tile] = *reinterpret_cast<const uint4*>(from[tile] + 4 * i);
+        uint32_t four[2] = {word_of(b[tile], i % 2 * 2), word_of(b[tile], i % 2 * 2 + 1)};
+        Format::order(four);
+        if constexpr (!Format::kHasGroups) {
+          mma(sums[tile], a, four, T{});
+        } else if (i == 0) {
+          mma_first(of_group[tile], a, four, T{});
+          mma_first(of_ones[tile], ones, four, T{});
+        } else {
+          mma(of_group[tile], a, four, T{});
+          mma(of_ones[tile], ones, four, T{});
+        }
+      }
+    });
+    if constexpr (Format::kHasGroups) {
+      const float scales[2] = {Format::scale(w.upper[piece]), Format::scale(w.lower[piece])};
+      const float surplus[2] = {Format::surplus(w.upper[piece]), Format::surplus(w.lower[piece])};
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float codes = fmaf(-surplus[i / 2], of_ones[tile][i], of_group[tile][i]);
+          sums[tile][i] = fmaf(scales[i / 2], codes, sums[tile][i]);
+        }
+    }
+  }
+}
+
+// For columns behind the end of a row.
+static __device__ const uint4 kZeroPiece[4] = {};
+
+// Where the warps that share a group of rows leave their sums for each other.
+template <int kWarps, int kTiles>
+struct PartialSums {
+  float of[kWarps][kGroupRows][kTokensPerTile * kTiles];
+
+  // Leaves those of a lane of the `warp`-th, which become 0.
+  __device__ void put(int warp, float (&sums)[kTiles][4]) {
+    const int lane = threadIdx.x % kWarp, g = lane / 4, q = lane % 4;
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        of[warp][g + i / 2 * 8][tile * kTokensPerTile + q * 2 + i % 2] = sums[tile][i];
+        sums[tile][i] = 0;
+      }
+  }
+  // Over the warps, ascending.
+  __device__ float total(int row, std::uint32_t token) const {
+    float sum = 0;
+#pragma unroll
+    for (int warp = 0; warp < kWarps; ++warp) sum += of[warp][row][token];
+    return sum;
+  }
+};
+
+}  // namespace sluice
