@@ -114,18 +114,14 @@ __global__ void __launch_bounds__(kWarps* kWarp, kBlocks)
   for (int i = 0; i < kUnroll; ++i)
     ahead[i].template load<kWholeRounds>(rows, i * kStride, first, k);
 
-  const T* const zeros = reinterpret_cast<const T*>(kZeroPiece);
   float sums[kTiles][4] = {};
   int side = 0;
   for (std::uint32_t item = blockIdx.x; item < items; item += gridDim.x) {
     const std::uint32_t expert = item / groups, group = item % groups;
     const std::uint32_t tokens = list.counts[expert];
-    const T* x[kTiles];
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-      const std::uint32_t token = min(tile * kTokensPerTile + g, tokens - 1);
-      x[tile] = input_of<kHalf, T>(args, list.pairs[expert][token]);
-    }
+    Activations<T, Format, kTiles> x(
+        tokens, reinterpret_cast<const T*>(kZeroPiece),
+        [&](std::uint32_t token) { return input_of<kHalf, T>(args, list.pairs[expert][token]); });
     for (int round = 0; round < rounds; ++round) {
       const int base = first + round * kRound;
       const bool same_group = round + 1 < rounds;
@@ -137,7 +133,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, kBlocks)
         rows = rows_of(item + gridDim.x);
 #pragma unroll
       for (int i = 0; i < kUnroll; ++i) {
-        multiply_pieces<kWholeRounds, T>(sums, ahead[i], x, zeros, base + i * kStride, k);
+        multiply_pieces<kWholeRounds>(sums, ahead[i], x, base + i * kStride, k);
         if (more) ahead[i].template load<kWholeRounds>(rows, i * kStride, next, k);
       }
     }

@@ -125,14 +125,12 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) few_rows_kernel(const
     wait_for_previous();
     if (!linear.residual) let_next_begin();
   }
-  const T* x[kTiles];
-#pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile) {
-    const std::uint32_t token = min(tile * kTokensPerTile + g, linear.rows - 1);
-    x[tile] = kStaged ? staged + token * (linear.k + kRowGap)
-                      : static_cast<const T*>(linear.x) + std::size_t{token} * linear.k;
-  }
-  const T* const zeros = kStaged ? staged + linear.k : reinterpret_cast<const T*>(kZeroPiece);
+  Activations<T, Format, kTiles> x(
+      linear.rows, kStaged ? staged + linear.k : reinterpret_cast<const T*>(kZeroPiece),
+      [&](std::uint32_t token) {
+        return kStaged ? staged + token * (linear.k + kRowGap)
+                       : static_cast<const T*>(linear.x) + std::size_t{token} * linear.k;
+      });
 
   // A thread finishes one of a group's outputs: n of `token`, or the gate and up of it.
   const int group_width = gated ? 8 : kGroupRows;
@@ -157,7 +155,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) few_rows_kernel(const
         rows = {matrix, linear.n, gated, group + gridDim.x, g, first};
 #pragma unroll
       for (int i = 0; i < kUnroll; ++i) {
-        multiply_pieces<kWholeRounds, T>(sums, ahead[i], x, zeros, base + i * kStride, k);
+        multiply_pieces<kWholeRounds>(sums, ahead[i], x, base + i * kStride, k);
         if (more) ahead[i].template load<kWholeRounds>(rows, i * kStride, next, k);
       }
     }
@@ -199,34 +197,29 @@ void launch_rounds(const FewRowsArgs& args, const CudaLaunch& on) {
          shared, on.stream, on.overlap, args);
 }
 
-template <typename T, typename Format, int kTiles, bool kStaged, typename S>
-void launch_shares(const FewRowsArgs& args, const CudaLaunch& on, S) {
-  if (args.linear.k % round_weights<Format>(S::kWarps, S::kUnroll) == 0)
-    launch_rounds<T, Format, S, kTiles, kStaged, true>(args, on);
-  else
-    launch_rounds<T, Format, S, kTiles, kStaged, false>(args, on);
+template <typename Format, typename S>
+bool in_whole_rounds(const LinearArgs& args, S) {
+  return args.k % round_weights<Format>(S::kWarps, S::kUnroll) == 0;
 }
 
-// Measured on an H200. As they are stored, about 96 KiB of weights under way on a multiprocessor serve
-// best, and 16 warps on a group of a matrix that has at most two groups for each multiprocessor. Codes
-// take twice the registers to be worked on, so that fewer are under way, however the matrix is shaped:
-// fewer rows to a warp, more blocks, room for blocks of the next kernel were all slower. The choice
-// changes the order of sums, so it depends on the matrix alone.
+// Measured on an H200. Codes take more registers to be worked on, so that fewer of them are under way,
+// however the matrix is shaped: fewer rows to a warp, more blocks, room for blocks of the next kernel
+// were all slower. The number of warps changes the order of sums, so it depends on the format alone.
 template <typename T, typename Format, int kTiles, bool kStaged>
 void launch_few_rows(const FewRowsArgs& args, const CudaLaunch& on) {
-  const auto with = [&](auto shares) {
-    launch_shares<T, Format, kTiles, kStaged>(args, on, shares);
-  };
-  constexpr bool kNative = std::is_same_v<Format, NativeWeights<T>>;
-  const bool is_small = args.groups <= 2 * on.processors;
-  if constexpr (kNative) {
-    if (is_small)
-      with(Shares < 16, kTiles == 1 ? 4 : 3, 1 > ());
+  // The first that makes whole rounds of a row of weights, or the last.
+  const auto first_of = [&](auto large, auto small) {
+    if (in_whole_rounds<Format>(args.linear, large))
+      launch_rounds<T, Format, decltype(large), kTiles, kStaged, true>(args, on);
+    else if (in_whole_rounds<Format>(args.linear, small))
+      launch_rounds<T, Format, decltype(small), kTiles, kStaged, true>(args, on);
     else
-      with(Shares<8, 2, 3>());
-  } else {
-    with(Shares<8, 2, 2>());
-  }
+      launch_rounds<T, Format, decltype(small), kTiles, kStaged, false>(args, on);
+  };
+  if constexpr (!std::is_same_v<Format, NativeWeights<T>>)
+    first_of(Shares<8, 2, 2>(), Shares<8, 1, 2>());
+  else
+    first_of(Shares < 16, kTiles == 1 ? 4 : 2, 1 > (), Shares<16, 2, 1>());
 }
 
 template <typename T, typename Format>

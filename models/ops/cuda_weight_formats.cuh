@@ -176,22 +176,28 @@ struct Int4Weights {
   __device__ static float scale(const Piece& piece) {
     return __half2float(__ushort_as_half(static_cast<unsigned short>(piece.group)));
   }
-  // What the codes stand on, and what has to be taken from them: that and the zero point.
-  static constexpr float kBase = std::is_same_v<T, __half> ? 1024.0f : 128.0f;
-  static constexpr uint32_t kBaseBits = std::is_same_v<T, __half> ? 0x64006400u : 0x43004300u;
+  // A code comes as kBase + code: in bf16 in the last four places of the mantissa of 128, in f16 in the
+  // first four of 16's, where less is lost in sums of them.
+  static constexpr bool kIsHalf = std::is_same_v<T, __half>;
+  static constexpr float kBase = kIsHalf ? 16.0f : 128.0f;
+  static constexpr uint32_t kBaseBits = kIsHalf ? 0x4c004c00u : 0x43004300u;
+  static constexpr int kPlace = kIsHalf ? 6 : 0;
+  // What has to be taken from each: that and the zero point.
   __device__ static float surplus(const Piece& piece) {
     return kBase + __half2float(__ushort_as_half(static_cast<unsigned short>(piece.group >> 16)));
   }
+  // Nibbles n and n + 4 of a word.
+  __device__ static uint32_t pair(uint32_t word, int n) {
+    const int left = kPlace - 4 * n;
+    return masked_or<0x000f000fu << kPlace>(left > 0 ? word << left : word >> -left, kBaseBits);
+  }
   template <typename F>
   __device__ static void for_fragments(const Piece& upper, const Piece& lower, const F& f) {
-    const auto pair = [](uint32_t word, int shift) {
-      return masked_or<0x000f000fu>(word >> shift, kBaseBits);
-    };
 #pragma unroll
     for (int i = 0; i < kPieceWeights / 4; ++i) {
       const uint32_t up = word_of(upper.bits, i / 2), low = word_of(lower.bits, i / 2);
-      const int shift = i % 2 * 8;
-      f(i, FragmentA{pair(up, shift), pair(low, shift), pair(up, shift + 4), pair(low, shift + 4)});
+      const int n = i % 2 * 2;
+      f(i, FragmentA{pair(up, n), pair(low, n), pair(up, n + 1), pair(low, n + 1)});
     }
   }
   __device__ static void order(uint32_t (&)[2]) {}

@@ -177,11 +177,12 @@ class Bench {
     CudaMatmul matmul(*device_);
     Pieces p = pieces(rows);
     const int layers = source_.config.layers;
+    const auto multiply = [&](const LinearArgs& args) { matmul(args, args.n, timer_.stream()); };
     const auto run = [&](int i) {
-      matmul(of_attention(p.qkv, i, &AttentionTensors::q), timer_.stream());
-      matmul(of_attention(p.o, i, &AttentionTensors::o), timer_.stream());
-      matmul(of_mlp(p.gate_up, i, &MlpTensors::gate), timer_.stream());
-      matmul(of_mlp(p.down, i, &MlpTensors::down), timer_.stream());
+      multiply(of_attention(p.qkv, i, &AttentionTensors::q));
+      multiply(of_attention(p.o, i, &AttentionTensors::o));
+      multiply(of_mlp(p.gate_up, i, &MlpTensors::gate));
+      multiply(of_mlp(p.down, i, &MlpTensors::down));
     };
     return timer_.seconds(layers, run) * layers;
   }
@@ -417,10 +418,10 @@ class Bench {
   LinearArgs of_unit(LinearArgs args, int place, std::size_t tensor) {
     const UnitId unit = weights_.view().order[static_cast<std::size_t>(place)];
     const std::byte* slab = weights_of(unit);
-    const TensorPlace& place = weights_.layout().place(unit, tensor, options_.encoding);
+    const TensorPlace& at = weights_.layout().place(unit, tensor, options_.encoding);
     args.encoding = options_.encoding;
-    args.weight = slab + place.data;
-    if (place.quantised) args.scales = slab + place.scales;
+    args.weight = slab + at.data;
+    if (at.quantised) args.scales = slab + at.scales;
     return args;
   }
 
