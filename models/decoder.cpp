@@ -191,6 +191,7 @@ KernelShapes Decoder::Impl::shapes(const WeightStore& weights) const {
           .head_dim = size(config_.head_dim),
           .vocab = size(config_.vocab),
           .quantised = quantised,
+          .experts = has_units(weights, UnitKind::expert),
           .rows = std::max(std::min(limits_.prefill_chunk, limits_.context), limits_.sequences),
           .sequences = limits_.sequences,
           .context = limits_.context};

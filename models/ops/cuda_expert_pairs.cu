@@ -119,22 +119,23 @@ __global__ void __launch_bounds__(kWarps* kWarp, kBlocks)
   for (std::uint32_t item = blockIdx.x; item < items; item += gridDim.x) {
     const std::uint32_t expert = item / groups, group = item % groups;
     const std::uint32_t tokens = list.counts[expert];
-    Activations<T, Format, kTiles> x(
+    Activations<T, kTiles> x(
         tokens, reinterpret_cast<const T*>(kZeroPiece),
         [&](std::uint32_t token) { return input_of<kHalf, T>(args, list.pairs[expert][token]); });
     for (int round = 0; round < rounds; ++round) {
       const int base = first + round * kRound;
       const bool same_group = round + 1 < rounds;
-      const bool more = same_group || item + gridDim.x < items;
+      const std::uint32_t after = item + gridDim.x;
       const int next = same_group ? base + kRound : first;
+      // Behind the last item it reads the first one, for nobody: to ask would move the loads together.
       if (same_group)
         rows.move_on(kRound);
-      else if (more)
-        rows = rows_of(item + gridDim.x);
+      else
+        rows = rows_of(after < items ? after : 0);
 #pragma unroll
       for (int i = 0; i < kUnroll; ++i) {
         multiply_pieces<kWholeRounds>(sums, ahead[i], x, base + i * kStride, k);
-        if (more) ahead[i].template load<kWholeRounds>(rows, i * kStride, next, k);
+        ahead[i].template load<kWholeRounds>(rows, i * kStride, next, k);
       }
     }
     // The other side may still be read by those who finish the group before.

@@ -93,6 +93,12 @@ __global__ void place_experts_kernel(const PlaceExpertsArgs args) {
   if (threadIdx.x < args.count) args.table[args.ids[threadIdx.x]] = args.slabs[threadIdx.x];
 }
 
+// Rounded before it is added to anything, in f32 as well.
+template <typename T>
+__device__ float weighted(float weight, T y) {
+  return rounded<T>(__fmul_rn(weight, to_float(y)));
+}
+
 // The kernels below take eight columns of a row to a thread; hidden is a multiple of 8, or the loads
 // and stores of the last eight look at each one.
 
@@ -109,8 +115,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const CombineArgs arg
     const Eight<T> y =
         load_eight(static_cast<const T*>(args.pairs) + pair * args.hidden, column, args.hidden);
 #pragma unroll
-    for (int e = 0; e < 8; ++e)
-      sums[e] = rounded<T>(sums[e] + rounded<T>(weight * to_float(y.v[e])));
+    for (int e = 0; e < 8; ++e) sums[e] = rounded<T>(sums[e] + weighted<T>(weight, y.v[e]));
   }
   T* const residual = static_cast<T*>(args.residual) + std::size_t{row} * args.hidden;
   Eight<T> out = load_eight(residual, column, args.hidden);
@@ -144,7 +149,7 @@ __global__ void __launch_bounds__(kThreads) add_rows_kernel(const AddRowsArgs ar
   Eight<T> out = load_eight(sums, column, args.hidden);
 #pragma unroll
   for (int e = 0; e < 8; ++e)
-    out.v[e] = from_float<T>(to_float(out.v[e]) + rounded<T>(weight * to_float(y.v[e])));
+    out.v[e] = from_float<T>(to_float(out.v[e]) + weighted<T>(weight, y.v[e]));
   store_eight(sums, column, args.hidden, out);
 }
 

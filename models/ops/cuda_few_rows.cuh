@@ -77,37 +77,19 @@ template <typename T>
 inline constexpr uint32_t kOnes = std::is_same_v<T, __half> ? 0x3c003c00u : 0x3f803f80u;
 
 // The activations that a lane multiplies with: those of its token in each tile of 8.
-template <typename T, typename Format, int kTiles>
+template <typename T, int kTiles>
 struct Activations {
-  static constexpr int kLoads = Format::kPieceWeights / 8;  // of 16 bytes, for a piece
-  // Whether a lane without a token reads another's, and makes sums that are nobody's. To leave it out is
-  // better for shared memory, which weights as they are stored need most, and worse for registers.
-  static constexpr bool kReadsAnyway = Format::kPieceWeights > 8;
-
   const T* of_token[kTiles];
   const T* zeros;  // as many as a piece has, for columns behind the end of a row
-  uint4 read[kTiles][kLoads] = {};
 
-  // row_of(token): its activations, of `tokens`.
+  // row_of(token): its activations, of `tokens`. A lane without a token has the first one's, and makes
+  // sums that are nobody's.
   template <typename RowOf>
   __device__ Activations(std::uint32_t tokens, const T* zeros, const RowOf& row_of) : zeros(zeros) {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
       const std::uint32_t token = tile * kTokensPerTile + threadIdx.x % kWarp / 4;
-      const bool there = token < tokens;
-      of_token[tile] = there || kReadsAnyway ? row_of(there ? token : 0) : nullptr;
-    }
-  }
-  // Those of the piece at weight `at` of k.
-  template <bool kWholeRounds>
-  __device__ void load(int at, int k) {
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-      if (!kReadsAnyway && !of_token[tile]) continue;
-      const auto* const from =
-          reinterpret_cast<const uint4*>(kWholeRounds || at < k ? of_token[tile] + at : zeros);
-#pragma unroll
-      for (int i = 0; i < kLoads; ++i) read[tile][i] = from[i];
+      of_token[tile] = row_of(token < tokens ? token : 0);
     }
   }
 };
@@ -119,18 +101,23 @@ struct Activations {
 // all groups of rows of a block took longer: it is then the first thing that everything waits for.)
 template <bool kWholeRounds, typename T, typename Format, int kTiles>
 __device__ inline void multiply_pieces(float (&sums)[kTiles][4], const WeightPieces<Format>& w,
-                                       Activations<T, Format, kTiles>& x, int base, int k) {
+                                       const Activations<T, kTiles>& x, int base, int k) {
   constexpr FragmentA ones{kOnes<T>, kOnes<T>, kOnes<T>, kOnes<T>};
 #pragma unroll
   for (int piece = 0; piece < kPieces; ++piece) {
     const int at = base + piece * WeightPieces<Format>::kSpan;
     float of_group[kTiles][4], of_ones[kTiles][4];
-    x.template load<kWholeRounds>(at, k);
+    const uint4* from[kTiles];
+    uint4 eight[kTiles];
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile)
+      from[tile] =
+          reinterpret_cast<const uint4*>(kWholeRounds || at < k ? x.of_token[tile] + at : x.zeros);
     Format::for_fragments(w.upper[piece], w.lower[piece], [&](int i, const FragmentA& a) {
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
-        const uint4& eight = x.read[tile][i / 2];
-        uint32_t four[2] = {word_of(eight, i % 2 * 2), word_of(eight, i % 2 * 2 + 1)};
+        if (i % 2 == 0) eight[tile] = from[tile][i / 2];
+        uint32_t four[2] = {word_of(eight[tile], i % 2 * 2), word_of(eight[tile], i % 2 * 2 + 1)};
         Format::order(four);
         if constexpr (!Format::kHasGroups) {
           mma(sums[tile], a, four, T{});

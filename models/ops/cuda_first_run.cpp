@@ -6,11 +6,65 @@
 #include "models/ops/cuda_launchers.hpp"
 
 namespace sluice {
+namespace {
+
+// `data`: zeros, as many as rows of `size` values take; `chosen`: memory for what is not zero.
+void run_experts(const IKernels& kernels, DType type, std::byte* data, std::byte* chosen,
+                 std::uint32_t size, cudaStream_t stream) {
+  auto* const ints = reinterpret_cast<std::int32_t*>(data);
+  auto* const floats = reinterpret_cast<float*>(data);
+  kernels.route({.scores = data,
+                 .type = type,
+                 .rows = 1,
+                 .experts = 1,
+                 .per_token = 1,
+                 .ids = reinterpret_cast<std::int32_t*>(chosen),
+                 .weights = reinterpret_cast<float*>(chosen) + 1},
+                stream);
+  kernels.place_experts({.table = reinterpret_cast<ExpertTable>(data)}, stream);
+  // Of no expert, so that nothing looks into the table.
+  for (const std::uint32_t rows : {1u, kFewRows})
+    kernels.expert_pairs({.x = data,
+                          .type = type,
+                          .rows = rows,
+                          .per_token = 1,
+                          .ids = ints,
+                          .table = reinterpret_cast<ExpertTable>(data),
+                          .which = {},
+                          .shape = {.weight_type = type, .hidden = size, .inter = size},
+                          .inner = data,
+                          .out = data},
+                         stream);
+  kernels.combine(
+      {.pairs = data, .residual = data, .type = type, .rows = 1, .per_token = 1, .hidden = size},
+      stream);
+  kernels.gather_rows({.x = data,
+                       .pairs = ints,
+                       .out = data,
+                       .type = type,
+                       .count = 1,
+                       .per_token = 1,
+                       .hidden = size},
+                      stream);
+  kernels.add_rows({.y = data,
+                    .pairs = ints,
+                    .weights = floats,
+                    .sums = data,
+                    .type = type,
+                    .count = 1,
+                    .per_token = 1,
+                    .hidden = size},
+                   stream);
+  kernels.clear_rows({.out = data, .type = type, .rows = 1, .hidden = size}, stream);
+}
+
+}  // namespace
 
 void cuda_first_run(IDevice& device, const IKernels& kernels, const KernelShapes& shapes,
                     cudaStream_t stream) {
   // Operands share one block of zeros: what they come to does not matter.
   constexpr std::uint32_t kSize = 64;        // of every row, and of the vocabulary
+  constexpr std::uint32_t kApart = 256;      // bytes behind the zeros
   constexpr std::uint32_t kManyRows = 8192;  // of weights: more than a GPU works on at a time
   const std::uint32_t columns = (shapes.heads + 2 * shapes.kv_heads) * shapes.head_dim;
   KvLayer kv;
@@ -19,7 +73,7 @@ void cuda_first_run(IDevice& device, const IKernels& kernels, const KernelShapes
   const std::uint64_t bytes = std::max<std::uint64_t>(
       {kv.page_bytes, std::uint64_t{kManyRows} * kSize * sizeof(float),
        std::uint64_t{columns} * sizeof(float), kSize * sizeof(SamplingParams)});
-  const Buffer zeros(device, Buffer::Where::device, bytes, "the kernels' first run");
+  const Buffer zeros(device, Buffer::Where::device, bytes + kApart, "the kernels' first run");
   SLUICE_CUDA_CHECK(cudaMemsetAsync(zeros.data(), 0, bytes, stream));
   std::byte* const data = zeros.data();
   auto* const ints = zeros.as<std::int32_t>();
@@ -75,6 +129,7 @@ void cuda_first_run(IDevice& device, const IKernels& kernels, const KernelShapes
     linear.n = kManyRows;
     kernels.linear(linear, stream);
   }
+  if (shapes.experts) run_experts(kernels, type, data, data + bytes, kSize, stream);
   const RopeStoreArgs rope{.qkv = data,
                            .type = type,
                            .rows = rows,

@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) few_rows_kernel(const
     wait_for_previous();
     if (!linear.residual) let_next_begin();
   }
-  Activations<T, Format, kTiles> x(
+  Activations<T, kTiles> x(
       linear.rows, kStaged ? staged + linear.k : reinterpret_cast<const T*>(kZeroPiece),
       [&](std::uint32_t token) {
         return kStaged ? staged + token * (linear.k + kRowGap)
@@ -147,8 +147,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) few_rows_kernel(const
     for (int round = 0; round < rounds; ++round) {
       const int base = first + round * kRound;
       const bool same_group = round + 1 < rounds;
-      const bool more = same_group || group + gridDim.x < args.groups;
       const int next = same_group ? base + kRound : first;
+      // Behind the last group it reads row 0, for nobody: to ask would move the loads together.
       if (same_group)
         rows.move_on(kRound);
       else
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) few_rows_kernel(const
 #pragma unroll
       for (int i = 0; i < kUnroll; ++i) {
         multiply_pieces<kWholeRounds>(sums, ahead[i], x, base + i * kStride, k);
-        if (more) ahead[i].template load<kWholeRounds>(rows, i * kStride, next, k);
+        ahead[i].template load<kWholeRounds>(rows, i * kStride, next, k);
       }
     }
     // The other side may still be read by those who finish the group before.
@@ -202,9 +202,11 @@ bool in_whole_rounds(const LinearArgs& args, S) {
   return args.k % round_weights<Format>(S::kWarps, S::kUnroll) == 0;
 }
 
-// Measured on an H200. Codes take more registers to be worked on, so that fewer of them are under way,
-// however the matrix is shaped: fewer rows to a warp, more blocks, room for blocks of the next kernel
-// were all slower. The number of warps changes the order of sums, so it depends on the format alone.
+// Measured on an H200. As they are stored, about 96 KiB of weights under way on a multiprocessor serve
+// best, and 16 warps on a group of a matrix that has at most two groups for each multiprocessor. Codes
+// take more registers to be worked on, so that fewer are under way, however the matrix is shaped: fewer
+// rows to a warp, more blocks, room for blocks of the next kernel were all slower. The number of warps
+// changes the order of sums, so it depends on the matrix alone.
 template <typename T, typename Format, int kTiles, bool kStaged>
 void launch_few_rows(const FewRowsArgs& args, const CudaLaunch& on) {
   // The first that makes whole rounds of a row of weights, or the last.
@@ -218,8 +220,10 @@ void launch_few_rows(const FewRowsArgs& args, const CudaLaunch& on) {
   };
   if constexpr (!std::is_same_v<Format, NativeWeights<T>>)
     first_of(Shares<8, 2, 2>(), Shares<8, 1, 2>());
+  else if (args.groups <= 2 * on.processors)
+    first_of(Shares<16, (kTiles == 1 ? 4 : 3), 1>(), Shares<16, 2, 1>());
   else
-    first_of(Shares < 16, kTiles == 1 ? 4 : 2, 1 > (), Shares<16, 2, 1>());
+    first_of(Shares<8, 2, 3>(), Shares<8, 1, 3>());
 }
 
 template <typename T, typename Format>

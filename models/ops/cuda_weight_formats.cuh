@@ -71,10 +71,12 @@ struct NativeWeights {
   __device__ static Row row(const StoredMatrix& m, std::size_t n) {
     return {reinterpret_cast<const T*>(m.weight) + n * m.k};
   }
-  __device__ static Row moved_on(const Row& row, std::uint32_t by) { return {row.weights + by}; }
+  // It stays, and load() goes by `at`: the loads then come between the products, where they belong,
+  // and there are instructions enough to spare.
+  __device__ static Row moved_on(const Row& row, std::uint32_t) { return row; }
   template <bool kWholeRounds>
-  __device__ static Piece load(const Row& row, int distance, int at, int k) {
-    return {kWholeRounds || at < k ? load_weights(row.weights + distance) : uint4{}};
+  __device__ static Piece load(const Row& row, int, int at, int k) {
+    return {at < k ? load_weights(row.weights + at) : uint4{}};
   }
   // Calls f(i, fragment) for each four of the piece's weights.
   template <typename F>

@@ -17,6 +17,7 @@ struct KernelShapes {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> matrices;  // [n, k], but for the head's
   std::uint32_t heads = 0, kv_heads = 0, head_dim = 0, vocab = 0;
   bool quantised = false;       // there are weights that are not stored natively
+  bool experts = false;         // there are layers of experts
   std::uint32_t rows = 0;       // of one operation, at most
   std::uint32_t sequences = 0;  // of one pass, at most
   std::uint32_t context = 0;
