@@ -137,16 +137,17 @@ void LayerOps::mlp(UnitId unit, const Weights& slab, const RowBlock& block) {
   ops_.linear(down, slab);
 }
 
-// Apart, as norm_linear need not write what lies between, and the experts read that.
 void LayerOps::router(UnitId unit, const Weights& slab, const RowBlock& block, std::byte* normed) {
   const AttentionTensors& at = attention_[static_cast<std::size_t>(weights_.spec(unit).layer)];
-  ops_.rms_norm(norm(unit, *at.post_attention_norm, slab, block.hidden, normed, block.rows.count),
-                slab);
   LinearArgs scores = matrix(unit, *at.router, std::nullopt, slab, block.rows.count,
                              size(config_.experts.count), hidden_size());
   scores.x = normed;
   scores.out = work_.scores;
-  ops_.linear(scores, slab);
+  ops_.norm_linear(
+      {.norm = norm(unit, *at.post_attention_norm, slab, block.hidden, normed, block.rows.count),
+       .linear = scores,
+       .keeps_normed = true},
+      slab);
 }
 
 void LayerOps::expert(UnitId unit, const Weights& slab, const std::int32_t* pairs,

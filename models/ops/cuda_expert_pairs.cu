@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "models/ops/cuda_common.cuh"
 #include "models/ops/cuda_few_rows.cuh"
@@ -91,8 +92,13 @@ __global__ void __launch_bounds__(kWarps* kWarp, kBlocks)
   constexpr std::uint32_t kWidth = kGated ? 8 : kGroupRows;  // outputs of a group
   __shared__ PartialSums<kWarps, kTiles> partial[2];
   __shared__ ExpertList list;
-  wait_for_previous();
-  let_next_begin();
+  // The experts were chosen, and their slabs placed, before the product of gate and up began: that of
+  // down reads what it needs of them, and their weights, before it waits.
+  const auto begin = [] {
+    wait_for_previous();
+    let_next_begin();
+  };
+  if constexpr (kGated) begin();
   list.fill(args);
 
   const std::uint32_t n = kGated ? 2 * args.shape.inter : args.shape.hidden;
@@ -107,12 +113,16 @@ __global__ void __launch_bounds__(kWarps* kWarp, kBlocks)
     const StoredMatrix m = matrix_of<kHalf>(args, list.slabs[item / groups]);
     return GroupRows<Format>(m, n, kGated, item % groups, g, first);
   };
-  if (blockIdx.x >= items) return;
+  if (blockIdx.x >= items) {
+    if constexpr (!kGated) begin();
+    return;
+  }
   GroupRows<Format> rows = rows_of(blockIdx.x);
   Pieces ahead[kUnroll];
 #pragma unroll
   for (int i = 0; i < kUnroll; ++i)
     ahead[i].template load<kWholeRounds>(rows, i * kStride, first, k);
+  if constexpr (!kGated) begin();
 
   float sums[kTiles][4] = {};
   int side = 0;
@@ -125,17 +135,16 @@ __global__ void __launch_bounds__(kWarps* kWarp, kBlocks)
     for (int round = 0; round < rounds; ++round) {
       const int base = first + round * kRound;
       const bool same_group = round + 1 < rounds;
-      const std::uint32_t after = item + gridDim.x;
+      const bool more = same_group || item + gridDim.x < items;
       const int next = same_group ? base + kRound : first;
-      // Behind the last item it reads the first one, for nobody: to ask would move the loads together.
       if (same_group)
         rows.move_on(kRound);
-      else
-        rows = rows_of(after < items ? after : 0);
+      else if (more)
+        rows = rows_of(item + gridDim.x);
 #pragma unroll
       for (int i = 0; i < kUnroll; ++i) {
         multiply_pieces<kWholeRounds>(sums, ahead[i], x, base + i * kStride, k);
-        ahead[i].template load<kWholeRounds>(rows, i * kStride, next, k);
+        if (more) ahead[i].template load<kWholeRounds>(rows, i * kStride, next, k);
       }
     }
     // The other side may still be read by those who finish the group before.
@@ -192,7 +201,9 @@ __global__ void __launch_bounds__(kAnyWarps* kWarp) any_pairs_kernel(const Exper
 template <Half kHalf, typename T, typename Format, int kTiles>
 void launch_pairs(const ExpertPairsArgs& args, const CudaLaunch& on) {
   constexpr bool kGated = kHalf == Half::gate_up;
-  constexpr int kWarps = kGated ? 8 : 4, kUnroll = 2, kBlocks = kGated ? 2 : 4;
+  constexpr bool kNative = std::is_same_v<Format, NativeWeights<T>>;
+  constexpr int kWarps = kGated ? 8 : 4, kUnroll = kGated || !kNative ? 2 : 3;
+  constexpr int kBlocks = (kNative ? 24 : 16) / kWarps;
   const std::uint32_t k = kGated ? args.shape.hidden : args.shape.inter;
   const std::uint32_t groups =
       kGated ? divided_up(args.shape.inter, 8) : divided_up(args.shape.hidden, kGroupRows);

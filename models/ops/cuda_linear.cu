@@ -23,8 +23,9 @@ struct FewRowsArgs {
   const std::byte* norm_weight = nullptr;  // [k] of norm_type, or null
   DType norm_type = DType::bf16;
   float eps = 0;
-  void* gated_out = nullptr;  // [rows, n / 2]: SiLU of the first half times the second; or null
-  std::uint32_t groups = 0;   // of 16 rows of weights
+  void* normed_out = nullptr;  // [rows, k]: the normalised rows, where somebody else reads them
+  void* gated_out = nullptr;   // [rows, n / 2]: SiLU of the first half times the second; or null
+  std::uint32_t groups = 0;    // of 16 rows of weights
 };
 
 // Shared memory of a block that stages its activations; every architecture in use has as much.
@@ -71,6 +72,11 @@ __device__ void stage_rows(const FewRowsArgs& args, T* staged, const float* norm
     }
   }
   __syncthreads();
+  if (!args.normed_out || blockIdx.x != 0) return;
+  for (std::uint32_t row = 0; works && row < rows; ++row)
+    for (std::uint32_t i = first; i < k; i += stride)
+      *reinterpret_cast<uint4*>(static_cast<T*>(args.normed_out) + std::size_t{row} * k + i) =
+          *reinterpret_cast<const uint4*>(staged + row * width + i);
 }
 
 // How a matrix is shared out: kWarps share the columns of a group of 16 rows of weights, each lane with
@@ -147,8 +153,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) few_rows_kernel(const
     for (int round = 0; round < rounds; ++round) {
       const int base = first + round * kRound;
       const bool same_group = round + 1 < rounds;
+      const bool more = same_group || group + gridDim.x < args.groups;
       const int next = same_group ? base + kRound : first;
-      // Behind the last group it reads row 0, for nobody: to ask would move the loads together.
       if (same_group)
         rows.move_on(kRound);
       else
@@ -156,7 +162,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) few_rows_kernel(const
 #pragma unroll
       for (int i = 0; i < kUnroll; ++i) {
         multiply_pieces<kWholeRounds>(sums, ahead[i], x, base + i * kStride, k);
-        ahead[i].template load<kWholeRounds>(rows, i * kStride, next, k);
+        if (more) ahead[i].template load<kWholeRounds>(rows, i * kStride, next, k);
       }
     }
     // The other side may still be read by those who finish the group before.
@@ -202,11 +208,14 @@ bool in_whole_rounds(const LinearArgs& args, S) {
   return args.k % round_weights<Format>(S::kWarps, S::kUnroll) == 0;
 }
 
-// Measured on an H200. As they are stored, about 96 KiB of weights under way on a multiprocessor serve
-// best, and 16 warps on a group of a matrix that has at most two groups for each multiprocessor. Codes
-// take more registers to be worked on, so that fewer are under way, however the matrix is shaped: fewer
-// rows to a warp, more blocks, room for blocks of the next kernel were all slower. The number of warps
-// changes the order of sums, so it depends on the matrix alone.
+// Groups for each multiprocessor from which on blocks of 8 warps serve best for weights as they are
+// stored: a head's.
+constexpr std::uint32_t kManyGroups = 32;
+
+// Measured on an H200: 96 to 128 KiB of weights under way on a multiprocessor. Codes take more registers
+// to be worked on, so that fewer are under way, however the matrix is shaped: fewer rows to a warp, more
+// blocks, room for blocks of the next kernel were all slower. The number of warps changes the order of
+// sums, so it depends on the matrix alone.
 template <typename T, typename Format, int kTiles, bool kStaged>
 void launch_few_rows(const FewRowsArgs& args, const CudaLaunch& on) {
   // The first that makes whole rounds of a row of weights, or the last.
@@ -220,10 +229,10 @@ void launch_few_rows(const FewRowsArgs& args, const CudaLaunch& on) {
   };
   if constexpr (!std::is_same_v<Format, NativeWeights<T>>)
     first_of(Shares<8, 2, 2>(), Shares<8, 1, 2>());
-  else if (args.groups <= 2 * on.processors)
-    first_of(Shares<16, (kTiles == 1 ? 4 : 3), 1>(), Shares<16, 2, 1>());
-  else
+  else if (args.groups > kManyGroups * on.processors)
     first_of(Shares<8, 2, 3>(), Shares<8, 1, 3>());
+  else
+    first_of(Shares<16, (kTiles == 1 ? 4 : 3), 1>(), Shares<16, 2, 1>());
 }
 
 template <typename T, typename Format>
@@ -270,7 +279,9 @@ bool cuda_can_norm_linear(const LinearArgs& args) {
 }
 
 void cuda_norm_linear(const NormLinearArgs& args, const CudaLaunch& on) {
-  launch_few_rows(with_norm(args.norm, args.linear), on);
+  FewRowsArgs few = with_norm(args.norm, args.linear);
+  if (args.keeps_normed) few.normed_out = args.norm.out;
+  launch_few_rows(few, on);
 }
 
 void cuda_gated(const GatedArgs& args, const CudaLaunch& on) {

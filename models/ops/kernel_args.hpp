@@ -125,6 +125,7 @@ struct SiluMulArgs {
 struct NormLinearArgs {
   RmsNormArgs norm;
   LinearArgs linear;
+  bool keeps_normed = false;  // norm.out is written: something else reads it, too
 };
 
 // gate_up.x is norm.out and has no residual; silu.gate_up is gate_up.out.
