@@ -203,7 +203,7 @@ void launch_pairs(const ExpertPairsArgs& args, const CudaLaunch& on) {
   constexpr bool kGated = kHalf == Half::gate_up;
   constexpr bool kNative = std::is_same_v<Format, NativeWeights<T>>;
   constexpr int kWarps = kGated ? 8 : 4, kUnroll = kGated || !kNative ? 2 : 3;
-  constexpr int kBlocks = (kNative ? 24 : 16) / kWarps;
+  constexpr int kBlocks = kGated ? (kNative ? 3 : 2) : (kNative ? 5 : 4);
   const std::uint32_t k = kGated ? args.shape.hidden : args.shape.inter;
   const std::uint32_t groups =
       kGated ? divided_up(args.shape.inter, 8) : divided_up(args.shape.hidden, kGroupRows);
