@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include "core/weights/encoding.hpp"
 
@@ -139,8 +140,10 @@ void declare(Declared& op, const SiluMulArgs& args) {
 
 }  // namespace
 
-Ops::Ops(IDevice& device, StreamId stream)
-    : device_(device), stream_(stream), kernels_(make_kernels(device)) {}
+Ops::Ops(IDevice& device, StreamId stream) : Ops(device, stream, make_kernels(device)) {}
+
+Ops::Ops(IDevice& device, StreamId stream, std::unique_ptr<IKernels> kernels)
+    : device_(device), stream_(stream), kernels_(std::move(kernels)) {}
 
 void Ops::embed(const EmbedArgs& args) {
   const std::uint64_t values = std::uint64_t{args.rows.count} * args.hidden;
