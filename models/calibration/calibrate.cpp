@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -26,8 +27,9 @@ constexpr float kFirstToken = 128;
 // How much of what products lack the weights make up for: all of it fits the text too closely.
 constexpr float kMadeUp = 1.0f;
 
-// A unit's products: qkv and o, or gate/up and down. The second one writes the residual stream.
+// A unit's products: qkv and o, or gate/up and down.
 constexpr std::size_t kProducts = 2;
+constexpr bool writes_residual(std::size_t product) { return product + 1 == kProducts; }
 using Inputs = std::array<Matrix, kProducts>;
 
 Matrix widened(DType type, const void* from, std::uint64_t rows, std::uint64_t columns) {
@@ -42,6 +44,12 @@ Matrix difference(Matrix a, const Matrix& b) {
   return a;
 }
 
+WeightStore::Options native_options(DType type) {
+  WeightStore::Options options;
+  options.dtype = type;
+  return options;
+}
+
 class Calibrator {
  public:
   Calibrator(const ModelSource& model, const CalibrationWindows& windows);
@@ -54,7 +62,8 @@ class Calibrator {
 
   // The unit's product `at` in an int4 slab.
   void quantise(UnitId unit, std::size_t at, std::byte* slab);
-  Inputs pass(UnitId unit, Encoding encoding, const std::byte* slab, Hidden& hidden);
+  Inputs pass(UnitId unit, Encoding encoding, const std::byte* slab, Hidden& hidden,
+              std::size_t computed);
   std::vector<float> weights_of_tokens(std::size_t at, const Matrix& residual) const;
   std::size_t tensor_of(UnitId unit, std::size_t at) const;
   const std::byte* native(UnitId unit) const { return store_.slab(unit, Encoding::native); }
@@ -70,6 +79,7 @@ class Calibrator {
   WeightStore store_;
   const ModelView view_;
   std::vector<Matrix> seen_;  // inputs of the products since a pass began
+  std::size_t computed_ = 0;  // products of a pass that are computed
   UnitRunner runner_;
   // By window: before the unit at hand and behind it natively, and before it in int4.
   std::vector<Hidden> before_, behind_, quantised_;
@@ -82,11 +92,12 @@ Calibrator::Calibrator(const ModelSource& model, const CalibrationWindows& windo
       tokens_(windows.front().size()),
       hidden_size_(static_cast<std::uint64_t>(model.config.hidden)),
       device_(make_cpu_device()),
-      store_(*device_, model.plan, *model.tensors, {.dtype = type_}),
+      store_(*device_, model.plan, *model.tensors, native_options(type_)),
       view_(store_.view()),
       runner_(*device_, model_.config, store_, type_, static_cast<std::uint32_t>(tokens_),
               [this](const LinearArgs& args) {
                 seen_.push_back(widened(args.type, args.x, args.rows, args.k));
+                return seen_.size() <= computed_;
               }),
       behind_(windows.size()),
       inputs_(windows.size()) {
@@ -100,7 +111,7 @@ Calibrator::Calibrator(const ModelSource& model, const CalibrationWindows& windo
 void Calibrator::run(UnitId unit, CalibratedSource& to) {
   behind_ = before_;
   for (std::size_t w = 0; w < before_.size(); ++w)
-    inputs_[w] = pass(unit, Encoding::native, native(unit), behind_[w]);
+    inputs_[w] = pass(unit, Encoding::native, native(unit), behind_[w], kProducts);
 
   // What is not a matrix is there from the start; codes are filled in.
   std::vector<std::byte> slab(view_.units[unit].size(Encoding::int4));
@@ -108,7 +119,7 @@ void Calibrator::run(UnitId unit, CalibratedSource& to) {
   pack_slabs(store_.layout(), {&whole, 1}, *model_.tensors, 0, nullptr);
   for (std::size_t at = 0; at < kProducts; ++at) quantise(unit, at, slab.data());
 
-  for (Hidden& hidden : quantised_) pass(unit, Encoding::int4, slab.data(), hidden);
+  for (Hidden& hidden : quantised_) pass(unit, Encoding::int4, slab.data(), hidden, kProducts);
   std::swap(before_, behind_);
   keep(unit, slab.data(), to);
 }
@@ -121,22 +132,19 @@ void Calibrator::quantise(UnitId unit, std::size_t at, std::byte* slab) {
       widened(spec.dtype, native(unit) + store_.layout().place(unit, tensor, Encoding::native).data,
               n, spec.shape[1]);
 
-  Moments moments(n, weights.columns);
+  Moments moments;
   for (std::size_t w = 0; w < before_.size(); ++w) {
     Hidden scratch = quantised_[w];
-    const Inputs inputs = pass(unit, Encoding::int4, slab, scratch);
+    const Inputs inputs = pass(unit, Encoding::int4, slab, scratch, at);
     const Matrix missed = difference(std::move(inputs_[w][at]), inputs[at]);
-    Matrix lacking(tokens_, n);
-    multiply(missed.row(0), tokens_, weights.row(0), n, weights.columns, lacking.row(0));
-    if (at + 1 == kProducts) {
-      const Matrix behind = difference(residual(before_[w]), residual(quantised_[w]));
-      std::ranges::transform(lacking.values, behind.values, lacking.values.begin(), std::plus());
-    }
-    moments.add(inputs[at], lacking, weights_of_tokens(at, residual(behind_[w])));
+    std::optional<Matrix> behind;
+    if (writes_residual(at)) behind = difference(residual(before_[w]), residual(quantised_[w]));
+    moments.add(inputs[at], missed, behind ? &*behind : nullptr,
+                weights_of_tokens(at, residual(behind_[w])));
   }
 
   const Int4Solver solver(moments.inputs());
-  Matrix target = solver.solved(moments.owed());
+  Matrix target = solver.solved(moments.owed(weights));
   std::ranges::transform(weights.values, target.values, target.values.begin(),
                          [](float weight, float change) { return weight + kMadeUp * change; });
   const TensorPlace& place = store_.layout().place(unit, tensor, Encoding::int4);
@@ -145,8 +153,11 @@ void Calibrator::quantise(UnitId unit, std::size_t at, std::byte* slab) {
                      model_.tensors->describe(), spec.name);
 }
 
-// The inputs of the unit's products for one window, whose hidden states go through it.
-Inputs Calibrator::pass(UnitId unit, Encoding encoding, const std::byte* slab, Hidden& hidden) {
+// The inputs of the unit's products for one window, whose hidden states go through it. Only the first
+// `computed` products are: the inputs are right up to the one after, the hidden states if it is all.
+Inputs Calibrator::pass(UnitId unit, Encoding encoding, const std::byte* slab, Hidden& hidden,
+                        std::size_t computed) {
+  computed_ = computed;
   seen_.clear();
   runner_.run(unit, encoding, slab, hidden.data(), static_cast<std::uint32_t>(tokens_));
   if (seen_.size() != kProducts)
@@ -156,7 +167,7 @@ Inputs Calibrator::pass(UnitId unit, Encoding encoding, const std::byte* slab, H
 
 std::vector<float> Calibrator::weights_of_tokens(std::size_t at, const Matrix& residual) const {
   std::vector<float> out(tokens_, 1.0f);
-  if (at + 1 == kProducts)
+  if (writes_residual(at))
     for (std::uint64_t t = 0; t < tokens_; ++t) {
       double squares = 0;
       for (std::uint64_t i = 0; i < hidden_size_; ++i)

@@ -19,7 +19,9 @@ Matrix weighted(const Matrix& rows, std::span<const float> weights) {
   return out;
 }
 
+// Adds A B^T to `sum`, which may be nothing yet.
 void add_product(const Matrix& a, const Matrix& b, Matrix& sum) {
+  if (sum.rows == 0) sum = Matrix(a.rows, b.rows);
   Matrix product(a.rows, b.rows);
   multiply(a.row(0), a.rows, b.row(0), b.rows, a.columns, product.row(0));
   parallel_for(a.rows, [&](std::size_t row) {
@@ -29,10 +31,18 @@ void add_product(const Matrix& a, const Matrix& b, Matrix& sum) {
 
 }  // namespace
 
-void Moments::add(const Matrix& x, const Matrix& y, std::span<const float> weights) {
+void Moments::add(const Matrix& x, const Matrix& missed, const Matrix* behind,
+                  std::span<const float> weights) {
   const Matrix inputs = weighted(x, weights);
   add_product(inputs, inputs, inputs_);
-  add_product(weighted(y, weights), inputs, owed_);
+  add_product(inputs, weighted(missed, weights), missed_);
+  if (behind) add_product(weighted(*behind, weights), inputs, behind_);
+}
+
+Matrix Moments::owed(const Matrix& weights) const {
+  Matrix out = behind_;
+  add_product(weights, missed_, out);
+  return out;
 }
 
 }  // namespace sluice

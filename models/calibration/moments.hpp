@@ -6,21 +6,24 @@
 
 namespace sluice {
 
-// Sums over tokens t of weight w_t, for a matrix [n, k].
+// Sums over tokens, each of a weight w, for a matrix [n, k].
 class Moments {
  public:
-  Moments(std::uint64_t n, std::uint64_t k) : inputs_(k, k), owed_(n, k) {}
-
-  // `x` [tokens, k] is what the matrix multiplies and `y` [tokens, n] what its products lack.
-  void add(const Matrix& x, const Matrix& y, std::span<const float> weights);
+  // `x` [tokens, k] is what the matrix multiplies, and x + `missed` what it should. `behind`
+  // [tokens, n] is what its products are to make up for besides; null: nothing.
+  void add(const Matrix& x, const Matrix& missed, const Matrix* behind,
+           std::span<const float> weights);
 
   // Sum of w x x^T, [k, k]: symmetric to the bit.
   const Matrix& inputs() const { return inputs_; }
-  // Sum of w y x^T, [n, k].
-  const Matrix& owed() const { return owed_; }
+  // Sum of w y x^T, [n, k], where y is what the products of `weights` with x lack: those with `missed`,
+  // and `behind`.
+  Matrix owed(const Matrix& weights) const;
 
  private:
-  Matrix inputs_, owed_;
+  Matrix inputs_;
+  Matrix missed_;  // of w x missed^T
+  Matrix behind_;  // of w behind x^T, or nothing
 };
 
 }  // namespace sluice

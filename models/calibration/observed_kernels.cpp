@@ -17,8 +17,7 @@ class ObservedKernels final : public IKernels {
     inner_->rms_norm(args, stream);
   }
   void linear(const LinearArgs& args, NativeStream stream) const override {
-    observer_(args);
-    inner_->linear(args, stream);
+    if (observer_(args)) inner_->linear(args, stream);
   }
   void rope_store(const RopeStoreArgs& args, NativeStream stream) const override {
     inner_->rope_store(args, stream);

@@ -7,8 +7,9 @@
 
 namespace sluice {
 
-// Told of each product before it is computed, on the thread that computes it.
-using LinearObserver = std::function<void(const LinearArgs&)>;
+// Told of each product before it is computed, on the thread that computes it. False: it is not to be,
+// and what it would write stays as it is.
+using LinearObserver = std::function<bool(const LinearArgs&)>;
 
 // A decorator of kernels whose operands the host can read: the CPU's. Operations that follow each
 // other are taken apart into their parts, whose results are the same.

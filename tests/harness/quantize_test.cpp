@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 
 #include "core/float16.hpp"
@@ -116,7 +117,10 @@ TEST_CASE("quantize calibrates int4 with a text; the copy is used and checked as
   CHECK(run_sluice(generated).exit_code == 0);
 
   std::string damaged = first;
-  damaged.back() = static_cast<char>(damaged.back() ^ 1);
+  std::uint64_t header = 0;
+  std::memcpy(&header, damaged.data(), sizeof(header));
+  char& code = damaged[sizeof(header) + header];
+  code = static_cast<char>(code ^ 1);
   dir.write("sluice-int4.safetensors", damaged);
   const Finished refused = run_sluice(generated);
   CHECK(refused.exit_code == 2);
@@ -153,6 +157,7 @@ TEST_CASE("quantize says what a text to calibrate with lacks, and leaves the cop
 
   const ScratchDir experts;
   fs::copy(fixture("qwen3moe-tiny"), experts.path(), fs::copy_options::recursive);
+  fs::copy(dir.path() / "tokenizer.json", experts.path());
   const Finished moe = run_sluice({"quantize", experts.path().string(), "--to", "int4",
                                    "--calibrate", experts.write("text.txt", long_text()).string()});
   CHECK(moe.exit_code == 2);

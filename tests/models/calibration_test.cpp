@@ -82,6 +82,7 @@ TEST_CASE("units run one by one give the hidden states of a pass, and show what 
           seen.emplace_back(std::size_t{args.rows} * args.k);
           convert(args.type, static_cast<const std::byte*>(args.x), DType::f32,
                   reinterpret_cast<std::byte*>(seen.back().data()), seen.back().size());
+          return true;
         });
     const auto hidden_size = static_cast<std::size_t>(config.hidden);
     std::vector<std::byte> hidden(kWindow * hidden_size * size_of(rig.dtype()));

@@ -298,18 +298,27 @@ TEST_CASE("what weights must change by solves the moments' equation", "[solver]"
 TEST_CASE("moments are the sums over tokens", "[solver]") {
   std::mt19937 random(6);
   std::uniform_real_distribution<float> uniform(0.1f, 3);
-  Moments moments(7, 33);
-  Rows inputs(33, std::vector<double>(33)), owed(7, std::vector<double>(33));
+  const Matrix matrix = inputs_of(7, 33, random);
+  Moments moments, without;
+  Rows inputs(33, std::vector<double>(33)), owed(7, std::vector<double>(33)), missing = owed;
   for (const std::uint64_t tokens : {1u, 40u, 3u}) {
-    const Matrix x = inputs_of(tokens, 33, random), y = inputs_of(tokens, 7, random);
+    const Matrix x = inputs_of(tokens, 33, random), missed = inputs_of(tokens, 33, random);
+    const Matrix behind = inputs_of(tokens, 7, random);
     std::vector<float> weights(tokens);
     for (float& weight : weights) weight = uniform(random);
-    moments.add(x, y, weights);
+    moments.add(x, missed, &behind, weights);
+    without.add(x, missed, nullptr, weights);
     for (std::uint64_t t = 0; t < tokens; ++t)
       for (std::uint64_t j = 0; j < 33; ++j) {
         const double right = static_cast<double>(weights[t]) * x.row(t)[j];
         for (std::uint64_t i = 0; i < 33; ++i) inputs[i][j] += right * x.row(t)[i];
-        for (std::uint64_t i = 0; i < 7; ++i) owed[i][j] += right * y.row(t)[i];
+        for (std::uint64_t i = 0; i < 7; ++i) {
+          double lacking = 0;
+          for (std::uint64_t l = 0; l < 33; ++l)
+            lacking += static_cast<double>(matrix.row(i)[l]) * missed.row(t)[l];
+          missing[i][j] += right * lacking;
+          owed[i][j] += right * (lacking + behind.row(t)[i]);
+        }
       }
   }
   const auto compare = [](const Matrix& got, const Rows& expected) {
@@ -318,7 +327,8 @@ TEST_CASE("moments are the sums over tokens", "[solver]") {
         CHECK(std::abs(got.row(i)[j] - expected[i][j]) < 1e-4 * (1 + std::abs(expected[i][j])));
   };
   compare(moments.inputs(), inputs);
-  compare(moments.owed(), owed);
+  compare(moments.owed(matrix), owed);
+  compare(without.owed(matrix), missing);
   for (std::uint64_t i = 0; i < 33; ++i)
     for (std::uint64_t j = 0; j < i; ++j)
       REQUIRE(moments.inputs().row(i)[j] == moments.inputs().row(j)[i]);
