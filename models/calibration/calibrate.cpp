@@ -24,8 +24,6 @@ namespace {
 
 // How many times the first token of a window counts.
 constexpr float kFirstToken = 128;
-// How much of what products lack the weights make up for: all of it fits the text too closely.
-constexpr float kMadeUp = 1.0f;
 
 // A unit's products: qkv and o, or gate/up and down.
 constexpr std::size_t kProducts = 2;
@@ -145,8 +143,7 @@ void Calibrator::quantise(UnitId unit, std::size_t at, std::byte* slab) {
 
   const Int4Solver solver(moments.inputs());
   Matrix target = solver.solved(moments.owed(weights));
-  std::ranges::transform(weights.values, target.values, target.values.begin(),
-                         [](float weight, float change) { return weight + kMadeUp * change; });
+  std::ranges::transform(weights.values, target.values, target.values.begin(), std::plus());
   const TensorPlace& place = store_.layout().place(unit, tensor, Encoding::int4);
   if (!solver.solve(target, slab + place.data, slab + place.scales))
     throw InputError("{}: {} cannot be stored as int4: its values are not finite, or too large",

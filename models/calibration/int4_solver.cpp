@@ -52,13 +52,14 @@ std::uint64_t parts_of(std::uint64_t k) { return (k + kGroupWeights - 1) / kGrou
 
 float rounded(float scale) { return f16_to_f32(f32_to_f16(scale)); }
 
-// Nothing where no f16 scale covers the range.
+// False where a weight is not finite, or no f16 scale covers the range.
 bool pick_grid(const float* weights, const float* moments, std::uint64_t k, std::uint64_t stride,
                Grid& best) {
+  if (!std::all_of(weights, weights + k, [](float weight) { return std::isfinite(weight); }))
+    return false;
   const auto [least, most] = std::minmax_element(weights, weights + k);
   const float low = std::min(*least, 0.0f), high = std::max(*most, 0.0f);
-  if (!std::isfinite(low) || !std::isfinite(high) || high - low > kLargestF16 * kMostCode)
-    return false;
+  if (high - low > kLargestF16 * kMostCode) return false;
   double least_error = std::numeric_limits<double>::infinity();
   for (float width = kWidest; width > kNarrowest - kWidthStep / 2; width -= kWidthStep) {
     Grid grid;
@@ -222,7 +223,10 @@ Int4Solver::Int4Solver(Matrix moments)
   for (std::uint64_t i = 0; i < k; ++i) mean += moments_.row(i)[i];
   mean /= static_cast<double>(k);
   if (!std::isfinite(mean) || mean < 0)
-    throw Error("second moments of a matrix's inputs have the mean {}", mean);
+    throw InputError(
+        "the second moments of a matrix's inputs have the mean {}: with this text the model gives "
+        "numbers that are not finite",
+        mean);
   // Inputs that are always zero say nothing: then each weight counts as much.
   const auto added = static_cast<float>(mean > 0 ? kDamping * mean : 1);
   for (std::uint64_t i = 0; i < k; ++i) moments_.row(i)[i] += added;
@@ -238,7 +242,7 @@ Int4Solver::Int4Solver(Matrix moments)
           moments_.row(order_[i])[order_[j]];
   const Eigen::LLT<Eigen::Ref<Eigen::MatrixXd>> factorised(lower);
   if (factorised.info() != Eigen::Success)
-    throw Error("second moments of {} inputs have no Cholesky factor", k);
+    throw Error("the second moments of {} inputs have no Cholesky factor", k);
   for (std::uint64_t j = 0; j < k; ++j)
     for (std::uint64_t i = j; i < k; ++i)
       factor_.row(j)[i] =

@@ -20,7 +20,8 @@ namespace sluice {
 
 class Int4Solver {
  public:
-  // `moments` [k, k] is symmetric and finite; kDamping of the mean of its diagonal is added to that.
+  // `moments` [k, k] is symmetric; 5 % of the mean of its diagonal is added to that. Throws InputError
+  // where it is not finite.
   explicit Int4Solver(Matrix moments);
 
   // `right` H^-1, [n, k], with the damped moments: what `weights` must change by for products that lack

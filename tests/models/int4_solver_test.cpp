@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <random>
 #include <vector>
 
+#include "core/error.hpp"
 #include "core/float16.hpp"
 #include "core/weights/encoding.hpp"
 #include "models/calibration/moments.hpp"
@@ -275,11 +277,20 @@ TEST_CASE("inputs that are always zero leave a matrix rounded by itself", "[solv
 TEST_CASE("weights that int4 cannot store are refused", "[solver]") {
   Case one(4, 4, 130);
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), -2e6f}) {
-    one.weights.row(2)[129] = bad;
-    std::vector<std::byte> codes(4 * code_row_bytes(Encoding::int4, 130));
-    std::vector<std::byte> scales(4 * scale_row_bytes(Encoding::int4, 130));
-    CHECK_FALSE(Int4Solver(one.moments).solve(one.weights, codes.data(), scales.data()));
+    for (const std::uint64_t at : {5, 129}) {
+      std::ranges::fill(one.weights.values, 0.01f);
+      one.weights.row(2)[at] = bad;
+      std::vector<std::byte> codes(4 * code_row_bytes(Encoding::int4, 130));
+      std::vector<std::byte> scales(4 * scale_row_bytes(Encoding::int4, 130));
+      CHECK_FALSE(Int4Solver(one.moments).solve(one.weights, codes.data(), scales.data()));
+    }
   }
+}
+
+TEST_CASE("inputs that are not finite are refused", "[solver]") {
+  Case one(7, 4, 20);
+  one.moments.row(3)[3] = std::nanf("");
+  CHECK_THROWS_AS(Int4Solver(one.moments), InputError);
 }
 
 TEST_CASE("what weights must change by solves the moments' equation", "[solver]") {
