@@ -7,6 +7,7 @@ find_package(fmt 9 REQUIRED)
 find_package(nlohmann_json 3.9 REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(TBB REQUIRED)
+find_package(Eigen3 3.3 REQUIRED NO_MODULE)
 
 # Boost.DLL is headers only when it uses std::filesystem.
 find_package(Boost 1.81 REQUIRED)

@@ -2,7 +2,7 @@
 #                 [DEPENDS target...])
 #
 # Builds the Catch2 executable NAME and registers each of its TEST_CASEs with ctest as "NAME:case". LABEL is
-# `fast` unless told otherwise (the sanitizer runs take only these). A case that prints "SKIPPED: why" counts as
+# `fast` unless told otherwise; with sanitizers, which are slow to build and to run, only these are built. A case that prints "SKIPPED: why" counts as
 # skipped; those labelled `gpu` say so by themselves where there is no GPU. The code sees SLUICE_TEST_DATA, the directory tests/data, SLUICE_TEST_PLUGIN_DIR, where the policies
 # were built, and SLUICE_TEST_BUILD_DIR, the build directory with the executable `sluice`.
 
@@ -34,6 +34,9 @@ function(sluice_add_test name)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
+  endif()
+  if(SLUICE_SANITIZE AND NOT arg_LABEL STREQUAL "fast")
+    return()
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE sluice_catch sluice_options ${arg_LIBS})

@@ -6,6 +6,7 @@ set -euo pipefail
 packages=(
   g++ make cmake ninja-build ccache pkg-config git
   libyaml-cpp-dev libfmt-dev catch2 nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libhwy-dev libtbb-dev
+  libeigen3-dev
   clang-format-14
   python3 python3-venv python3-pip ca-certificates
 )

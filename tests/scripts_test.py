@@ -216,6 +216,23 @@ class Quantised(unittest.TestCase):
                 for line in lines:
                     self.assertRegex(line, r"^sluice-int[48]\.safetensors: [1-9][0-9]* matrices, all equal$")
 
+    def test_of_a_calibrated_copy_the_checksums_are_compared(self):
+        self.copy("llama-tiny")
+        text = self.model / "text.txt"
+        text.write_text("".join(f"The {i} of {i * i} men had an owl. " for i in range(1000)))
+        subprocess.run([os.environ["SLUICE"], "quantize", self.model, "--to", "int4", "--calibrate", text], check=True,
+                       stderr=subprocess.DEVNULL)
+        lines, _, code = self.check()
+        self.assertEqual(code, 0)
+        self.assertRegex(lines[1], r"^sluice-int4\.safetensors: [1-9][0-9]* matrices, calibrated, all checksums equal$")
+        file = self.model / "sluice-int4.safetensors"
+        content = bytearray(file.read_bytes())
+        content[8 + int.from_bytes(content[:8], "little")] ^= 1
+        file.write_bytes(content)
+        lines, _, code = self.check()
+        self.assertEqual(code, 1)
+        self.assertIn("1 tensors differ", lines[1])
+
     def test_other_codes_or_scales_are_seen(self):
         self.copy("qwen2-tiny")
         file = self.model / "sluice-int4.safetensors"

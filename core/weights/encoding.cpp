@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <span>
+#include <vector>
 
 #include "core/float16.hpp"
 #include "core/weights/convert.hpp"
@@ -119,6 +119,13 @@ void dequantise_int4(const std::byte* codes, const GroupScale* scales, std::span
 }
 
 }  // namespace
+
+void pack_int4(std::span<const std::uint8_t> codes, std::byte* to) {
+  const std::uint64_t words = code_row_bytes(Encoding::int4, codes.size()) / sizeof(std::uint32_t);
+  std::vector<std::uint8_t> padded(words * kWordWeights);
+  std::ranges::copy(codes, padded.begin());
+  pack_words(padded.data(), words, to);
+}
 
 bool quantise_rows(Encoding encoding, const float* values, std::uint64_t rows, std::uint64_t k,
                    std::byte* codes, std::byte* scales) {

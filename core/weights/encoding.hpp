@@ -17,6 +17,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/dtype.hpp"
 #include "sluice/unit.hpp"
@@ -60,6 +61,9 @@ constexpr std::uint64_t scale_row_bytes(Encoding encoding, std::uint64_t k) {
 // not finite or, of int4, a range that no f16 scale covers; nothing useful was written then.
 [[nodiscard]] bool quantise_rows(Encoding encoding, const float* values, std::uint64_t rows,
                                  std::uint64_t k, std::byte* codes, std::byte* scales);
+
+// Writes a row's codes of int4, each below 16, as they are stored.
+void pack_int4(std::span<const std::uint8_t> codes, std::byte* to);
 
 // Writes [rows, k] of `type`: the product of scale and code in f32, rounded once more where the type
 // is narrower.

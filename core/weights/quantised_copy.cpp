@@ -67,6 +67,12 @@ QuantisedCopyFile::QuantisedCopyFile(const std::filesystem::path& path, Encoding
            fmt::format("{}: is in {:.20}", path.string(), metadata.at(kEncodingKey)));
 }
 
+std::string QuantisedCopyFile::calibration() const {
+  const std::map<std::string, std::string>& metadata = file_.header().metadata;
+  const auto found = metadata.find(kCalibrationKey);
+  return found == metadata.end() ? "" : found->second;
+}
+
 bool QuantisedCopyFile::is_of(const std::string& fingerprint) const {
   const std::map<std::string, std::string>& metadata = file_.header().metadata;
   return metadata.at(kVersionKey) == kCopyVersion && metadata.at(kSourceKey) == fingerprint;

@@ -4,7 +4,7 @@
 //   NAME.scales     F32 [rows] of int8, F16 [rows, groups, {scale, zero}] of int4
 //   NAME.checksums  U64, of each 16 rows of codes and their scales
 // and in its metadata the version of this layout and of the arithmetic, the encoding, a fingerprint of
-// the source, and a checksum of the checksums.
+// the source, a checksum of the checksums, and how the matrices were calibrated if they were.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -24,11 +24,12 @@ std::filesystem::path quantised_copy_path(const std::filesystem::path& directory
 // trained on or replaced; may not when single weights are changed by hand.
 std::string source_fingerprint(const ModelPlan& plan, const ITensorSource& source);
 
-// Quantises all matrices of `plan`, with all cores, into a file that appears when it is whole, in the
+// Quantises all matrices of `plan`, with all cores, or takes them from `source` where it has them in
+// that encoding; `calibration` says how it came by them, in one line, or nothing. Into a file that appears when it is whole, in the
 // place of one that is there. `progress` is told the bytes written so far and their total, on the
 // caller's thread. Throws InputError for a matrix that cannot be quantised, Error when writing fails.
 void write_quantised_copy(const ModelPlan& plan, const ITensorSource& source, Encoding encoding,
-                          const std::filesystem::path& path,
+                          const std::filesystem::path& path, const std::string& calibration,
                           const std::function<void(std::uint64_t, std::uint64_t)>& progress);
 
 // Such a file, opened. Whatever is wrong with it is an InputError that names it and says how to
@@ -40,6 +41,8 @@ class QuantisedCopyFile {
 
   Encoding encoding() const { return encoding_; }
   const std::filesystem::path& path() const { return file_.path(); }
+  // As it was written; empty: weights were rounded to nearest.
+  std::string calibration() const;
   // Whether it was made from this source by the present arithmetic.
   bool is_of(const std::string& fingerprint) const;
   // That it has the codes, scales and checksums of all matrices and nothing else, and that the
@@ -86,7 +89,10 @@ class QuantisedCopy final : public ITensorSource {
     if (is_copied(tensor, encoding)) return copy_.read(tensor, first, rows, codes, scales);
     source_->read_quantised(tensor, encoding, first, rows, codes, scales);
   }
-  std::string describe() const override { return source_->describe(); }
+  std::string describe() const override {
+    const std::string calibration = copy_.calibration();
+    return source_->describe() + (calibration.empty() ? "" : ", " + calibration);
+  }
 
  private:
   bool is_copied(const TensorSpec& tensor, Encoding encoding) const {

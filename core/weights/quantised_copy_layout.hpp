@@ -14,7 +14,8 @@ namespace sluice {
 // Of the layout, and of quantise_rows(): goes up when either gives other bytes.
 inline constexpr std::string_view kCopyVersion = "1";
 inline constexpr const char *kVersionKey = "sluice_version", *kEncodingKey = "sluice_encoding",
-                            *kSourceKey = "sluice_source", *kChecksumKey = "sluice_checksum";
+                            *kSourceKey = "sluice_source", *kChecksumKey = "sluice_checksum",
+                            *kCalibrationKey = "sluice_calibration";  // where there was one
 inline constexpr std::string_view kCodes = ".codes", kScales = ".scales", kChecksums = ".checksums";
 
 inline constexpr std::uint64_t kChecksumRows = 16;

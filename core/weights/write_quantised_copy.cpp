@@ -47,12 +47,13 @@ Layout lay_out(const ModelPlan& plan, Encoding encoding) {
 
 // Of the same length whatever the checksum. Padded, so that codes lie as in a slab.
 std::string header_of(const Layout& layout, Encoding encoding, const std::string& fingerprint,
-                      const std::string& checksum) {
+                      const std::string& calibration, const std::string& checksum) {
   nlohmann::ordered_json header;
   header["__metadata__"] = {{kVersionKey, kCopyVersion},
                             {kEncodingKey, name_of(encoding)},
                             {kSourceKey, fingerprint},
                             {kChecksumKey, checksum}};
+  if (!calibration.empty()) header["__metadata__"][kCalibrationKey] = calibration;
   const auto add = [&](const Place& place, std::string_view part, std::string_view type,
                        const std::vector<std::uint64_t>& shape, std::uint64_t begin,
                        std::uint64_t bytes) {
@@ -85,12 +86,12 @@ void write_checksums(std::span<const Place> places, std::byte* data) {
 }  // namespace
 
 void write_quantised_copy(const ModelPlan& plan, const ITensorSource& source, Encoding encoding,
-                          const std::filesystem::path& path,
+                          const std::filesystem::path& path, const std::string& calibration,
                           const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
   const Layout layout = lay_out(plan, encoding);
   const std::string fingerprint = source_fingerprint(plan, source);
   const std::uint64_t header_bytes =
-      header_of(layout, encoding, fingerprint, ChecksumOfAll().text()).size();
+      header_of(layout, encoding, fingerprint, calibration, ChecksumOfAll().text()).size();
   MappedOutput file(path, sizeof(header_bytes) + header_bytes + layout.bytes);
   std::byte* const data = file.data().data() + sizeof(header_bytes) + header_bytes;
 
@@ -114,7 +115,7 @@ void write_quantised_copy(const ModelPlan& plan, const ITensorSource& source, En
   ChecksumOfAll checksum;
   for (const Place& place : layout.places)
     checksum.add({data + place.checksums, place.shapes.blocks * sizeof(std::uint64_t)});
-  const std::string header = header_of(layout, encoding, fingerprint, checksum.text());
+  const std::string header = header_of(layout, encoding, fingerprint, calibration, checksum.text());
   if (header.size() != header_bytes)
     throw Error("{}: the header changed its length", path.string());
   std::memcpy(file.data().data(), &header_bytes, sizeof(header_bytes));

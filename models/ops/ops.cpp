@@ -1,5 +1,7 @@
 #include "models/ops/ops.hpp"
 
+#include <utility>
+
 #include "core/weights/encoding.hpp"
 #include "models/ops/declared.hpp"
 
@@ -96,8 +98,10 @@ void declare(Declared& op, const SiluMulArgs& args) {
 
 }  // namespace
 
-Ops::Ops(IDevice& device, StreamId stream)
-    : device_(device), stream_(stream), kernels_(make_kernels(device)) {}
+Ops::Ops(IDevice& device, StreamId stream) : Ops(device, stream, make_kernels(device)) {}
+
+Ops::Ops(IDevice& device, StreamId stream, std::unique_ptr<IKernels> kernels)
+    : device_(device), stream_(stream), kernels_(std::move(kernels)) {}
 
 void Ops::embed(const EmbedArgs& args) {
   const std::uint64_t values = std::uint64_t{args.rows.count} * args.hidden;

@@ -22,7 +22,9 @@ struct ExpertReads {
 // Owns the kernels: it must outlive what it has put on the stream.
 class Ops {
  public:
+  // With the device's own kernels, or with `kernels`.
   Ops(IDevice& device, StreamId stream);
+  Ops(IDevice& device, StreamId stream, std::unique_ptr<IKernels> kernels);
 
   IDevice& device() const { return device_; }
   StreamId stream() const { return stream_; }

@@ -1,8 +1,10 @@
 // `sluice quantize` as a user runs it.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 
 #include "core/float16.hpp"
@@ -21,6 +23,12 @@ namespace fs = std::filesystem;
 std::vector<std::string> generate_from(const fs::path& model) {
   return {"generate",         "--model", model.string(), "--prompt-ids", "1,2,3", "--device", "cpu",
           "--max-new-tokens", "2"};
+}
+
+std::string long_text() {
+  std::string text;
+  for (int i = 0; i < 2500; ++i) text += fmt::format("The {} of {} men had an owl. ", i, i * i);
+  return text;
 }
 
 }  // namespace
@@ -80,6 +88,80 @@ TEST_CASE("quantize writes elsewhere where it is told so, and refuses what is wr
   const Finished twice = run_sluice({"quantize", gptq.path().string(), "--to", "int8"});
   CHECK(twice.exit_code == 2);
   CHECK(contains(twice.err, "its matrices come quantised and load as they are"));
+}
+
+TEST_CASE("quantize calibrates int4 with a text; the copy is used and checked as any other") {
+  const ScratchDir dir;
+  fs::copy(fixture("llama-tiny"), dir.path(), fs::copy_options::recursive);
+  const std::string model = dir.path().string();
+  const fs::path file = dir.write("text.txt", long_text()),
+                 copy = dir.path() / "sluice-int4.safetensors";
+  const std::vector<std::string> plain{"quantize", model, "--to", "int4"};
+  std::vector<std::string> calibrated = plain;
+  calibrated.insert(calibrated.end(), {"--calibrate", file.string()});
+  std::vector<std::string> generated = generate_from(dir.path());
+  generated.insert(generated.end(), {"--policy", "int4_prefetch", "--gpu-layer-budget", "2"});
+
+  REQUIRE(run_sluice(plain).exit_code == 0);
+  const std::string nearest = bytes_of(copy);
+  const Finished done = run_sluice(calibrated);
+  INFO(done.err);
+  REQUIRE(done.exit_code == 0);
+  const std::string first = bytes_of(copy);
+  CHECK(first != nearest);
+  CHECK(contains(first, "int4 calibrated with 32 windows of 512 tokens of the text "));
+  CHECK_FALSE(nearest.find("calibrat") != std::string::npos);
+  REQUIRE(run_sluice(calibrated).exit_code == 0);
+  CHECK(bytes_of(copy) == first);
+  CHECK(run_sluice({"inspect", model}).err.find("not used") == std::string::npos);
+  CHECK(run_sluice(generated).exit_code == 0);
+
+  std::string damaged = first;
+  std::uint64_t header = 0;
+  std::memcpy(&header, damaged.data(), sizeof(header));
+  char& code = damaged[sizeof(header) + header];
+  code = static_cast<char>(code ^ 1);
+  dir.write("sluice-int4.safetensors", damaged);
+  const Finished refused = run_sluice(generated);
+  CHECK(refused.exit_code == 2);
+  CHECK(contains(refused.err, "is damaged"));
+}
+
+TEST_CASE("quantize says what a text to calibrate with lacks, and leaves the copy that is there") {
+  const ScratchDir dir;
+  fs::copy(fixture("llama-tiny"), dir.path(), fs::copy_options::recursive);
+  const std::string model = dir.path().string();
+  REQUIRE(run_sluice({"quantize", model, "--to", "int4"}).exit_code == 0);
+  const std::string before = bytes_of(dir.path() / "sluice-int4.safetensors");
+  std::string binary;
+  for (int i = 0; i < 2000; ++i) binary += static_cast<char>(i * i % 251 ^ i);
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"", "the file is empty"},
+      {"Three men had one owl.", "tokens are too few to calibrate with: 4096 are needed"},
+      {binary, "tokens are too few to calibrate with: 4096 are needed"}};
+  for (const auto& [text, expected] : cases) {
+    const Finished done = run_sluice(
+        {"quantize", model, "--to", "int4", "--calibrate", dir.write("text.txt", text).string()});
+    CHECK(done.exit_code == 2);
+    CHECK(contains(done.err, expected));
+  }
+  const Finished missing =
+      run_sluice({"quantize", model, "--to", "int4", "--calibrate", "/nowhere/text"});
+  CHECK(missing.exit_code == 2);
+  CHECK(contains(missing.err, "/nowhere/text"));
+  const Finished int8 = run_sluice(
+      {"quantize", model, "--to", "int8", "--calibrate", dir.write("text.txt", binary).string()});
+  CHECK(int8.exit_code == 2);
+  CHECK(contains(int8.err, "--calibrate is for --to int4"));
+  CHECK(bytes_of(dir.path() / "sluice-int4.safetensors") == before);
+
+  const ScratchDir experts;
+  fs::copy(fixture("qwen3moe-tiny"), experts.path(), fs::copy_options::recursive);
+  fs::copy(dir.path() / "tokenizer.json", experts.path());
+  const Finished moe = run_sluice({"quantize", experts.path().string(), "--to", "int4",
+                                   "--calibrate", experts.write("text.txt", long_text()).string()});
+  CHECK(moe.exit_code == 2);
+  CHECK(contains(moe.err, "calibration is for dense models"));
 }
 
 TEST_CASE("quantize that is killed leaves no file or a whole one") {

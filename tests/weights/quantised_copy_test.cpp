@@ -34,7 +34,7 @@ WeightStore store_of(MemoryDevice& device, const ModelPlan& plan, const ITensorS
 void write(const fs::path& directory, Encoding encoding) {
   const ModelSource model = open_checkpoint(directory);
   write_quantised_copy(model.plan, *model.tensors, encoding,
-                       quantised_copy_path(directory, encoding), nullptr);
+                       quantised_copy_path(directory, encoding), "", nullptr);
 }
 
 // A fixture in a directory of its own.
@@ -268,10 +268,10 @@ TEST_CASE("a copy that cannot be made leaves nothing and what was there") {
   const std::string before = bytes_of(copy);
   ModelSource model = open_checkpoint(dir.path());
   CHECK_THROWS_WITH(write_quantised_copy(model.plan, NoMatrices(std::move(model.tensors)),
-                                         Encoding::int8, copy, nullptr),
+                                         Encoding::int8, copy, "", nullptr),
                     Contains("is read"));
   model = open_checkpoint(dir.path());
-  CHECK_THROWS_WITH(write_quantised_copy(model.plan, *model.tensors, Encoding::int8, copy,
+  CHECK_THROWS_WITH(write_quantised_copy(model.plan, *model.tensors, Encoding::int8, copy, "",
                                          [](std::uint64_t, std::uint64_t) { throw Error("stop"); }),
                     Contains("stop"));
   CHECK(dir.files() == files);
