@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/engine/decisions.hpp"
+#include "models/routing.hpp"
 
 namespace sluice {
 
@@ -11,6 +12,7 @@ struct Instruments {
   bool audit = false;                          // a race makes the cell not valid
   std::filesystem::path trace{}, decisions{};  // files to write; empty: none
   DecisionSink* listener = nullptr;  // hears the decisions where no file of them is written
+  RoutingHooks routing{};
 
   // The same with files of the cell's own: DIR/NAME.json becomes DIR/NAME-ID.json.
   Instruments of_cell(const std::string& id) const {
@@ -18,7 +20,7 @@ struct Instruments {
       if (file.empty()) return file;
       return file.parent_path() / (file.stem().string() + "-" + id + file.extension().string());
     };
-    return {audit, own(trace), own(decisions), listener};
+    return {audit, own(trace), own(decisions), listener, routing};
   }
 };
 

@@ -55,6 +55,24 @@ TEST_CASE("generate prints one JSON object with the reference's tokens") {
   CHECK(object["decode_tokens_per_second"].get<double>() > 0);
 }
 
+TEST_CASE("a model with experts gives the reference's tokens however few of them are cached") {
+  const Json golden = golden_case("qwen3moe-tiny", 1);
+  std::uint64_t moved = ~0ull;
+  for (const char* slots : {"1", "9", "64"}) {
+    const Finished done = run_sluice(
+        {"generate", "--model", kModels + "qwen3moe-tiny", "--prompt-ids", joined(golden["prompt"]),
+         "--max-new-tokens", "24", "--greedy", "--ignore-eos", "--dtype", "f32", "--policy",
+         "prefetch", "--set", std::string("budget.expert_slots=") + slots, "--json"});
+    INFO(done.err);
+    REQUIRE(done.exit_code == 0);
+    const Json object = Json::parse(done.out);
+    CHECK(object["tokens"] == golden["greedy_fp32"]);
+    CHECK(object["h2d_bytes"].get<std::uint64_t>() <= moved);
+    moved = object["h2d_bytes"].get<std::uint64_t>();
+  }
+  CHECK(moved > 0);
+}
+
 TEST_CASE("forced ids are fed and the choices reported") {
   const Json golden = golden_case("qwen3-tiny", 0);
   const Finished done = run_sluice({"generate", "--model", kModels + "qwen3-tiny", "--prompt-ids",
@@ -445,6 +463,19 @@ TEST_CASE("synthesize writes a checkpoint that gives the same tokens as the shap
   CHECK(unknown.exit_code == 2);
   CHECK_THAT(unknown.err, Contains("tiny-dense"));
   CHECK_FALSE(fs::exists(dir.path() / "other"));
+}
+
+TEST_CASE("inspect counts experts one by one") {
+  const Finished done = run_sluice({"inspect", "synthetic:qwen3-30b-a3b", "--json"});
+  INFO(done.err);
+  REQUIRE(done.exit_code == 0);
+  std::map<std::string, std::pair<int, std::uint64_t>> units;
+  for (const Json& unit : Json::parse(done.out)["units"])
+    units[unit["kind"].get<std::string>()] = {unit["count"].get<int>(),
+                                              unit["largest_bytes"].get<std::uint64_t>()};
+  CHECK(units["expert"] == std::pair(48 * 128, std::uint64_t{2} * 3 * 768 * 2048));
+  CHECK(units["attention"].first == 48);
+  CHECK(units.count("mlp") == 0);
 }
 
 TEST_CASE("inspect shows units and sizes that add up") {
