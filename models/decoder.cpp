@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "models/expert_layers.hpp"
 #include "models/kv_cache.hpp"
 #include "models/layer_ops.hpp"
 #include "models/logit_reader.hpp"
@@ -27,9 +28,12 @@ constexpr std::uint32_t kRowUploads = 2;
 constexpr std::uint32_t kLeastLongest = 256;
 
 DecoderLimits checked(const ModelConfig& config, const DecoderLimits& limits) {
-  if (config.experts.count > 0)
-    throw InputError("{} has {} experts a layer; this build runs dense models only",
-                     name_of(config.architecture), config.experts.count);
+  const ExpertConfig& experts = config.experts;
+  if (experts.count > static_cast<std::int32_t>(kMaxExperts) ||
+      experts.per_token > static_cast<std::int32_t>(kMaxExpertsPerToken))
+    throw InputError("{} chooses {} of {} experts a layer; up to {} of up to {} can be",
+                     name_of(config.architecture), experts.per_token, experts.count,
+                     kMaxExpertsPerToken, kMaxExperts);
   const std::uint32_t most = Decoder::max_context(config);
   if (limits.context == 0 || limits.context > most)
     throw InputError("a context of {} positions cannot be: the model has 1 to {}", limits.context,
@@ -39,6 +43,11 @@ DecoderLimits checked(const ModelConfig& config, const DecoderLimits& limits) {
         "a decoder of {} sequences and {} rows at a time cannot be: at least 1 of each",
         limits.sequences, limits.prefill_chunk);
   return limits;
+}
+
+bool has_units(const WeightStore& weights, UnitKind kind) {
+  return std::ranges::any_of(weights.view().units,
+                             [&](const UnitInfo& unit) { return unit.kind == kind; });
 }
 
 // Ends a sequence, however its use ends.
@@ -53,7 +62,7 @@ struct Finisher {
 class Decoder::Impl {
  public:
   Impl(IDevice& device, StreamId compute, const ModelConfig& config, const WeightStore& weights,
-       DType type, const DecoderLimits& limits)
+       DType type, const DecoderLimits& limits, const RoutingHooks& routing)
       : config_(config),
         type_(type),
         limits_(checked(config, limits)),
@@ -64,7 +73,7 @@ class Decoder::Impl {
                 lay_out_workspace(nullptr, config, type, limits).bytes, "the decoder's workspace"),
         work_(lay_out_workspace(memory_.data(), config, type, limits)),
         layers_(ops_, config_, weights, type, limits.context, work_, cache_),
-        walk_(weights.view().order),
+        walk_(walked_by_all(weights.view())),
         book_(ops_, pages_, work_, kPassesAhead),
         results_(ops_, work_, kPassesAhead + 1, limits.sequences,
                  static_cast<std::uint32_t>(config.vocab), type),
@@ -74,6 +83,9 @@ class Decoder::Impl {
         word_uploads_(ops_, (kPassesAhead + 2) * limits.sequences, sizeof(std::int32_t),
                       "tokens to be fed"),
         stop_uploads_(ops_, 1, kMaxStopIds * sizeof(std::int32_t), "the stop ids") {
+    if (config_.experts.count > 0)
+      experts_.emplace(ops_, config_, weights, type, limits_, work_, layers_, walk_, kPassesAhead,
+                       routing);
     upload_rope();
     ops_.prepare(shapes(weights));
   }
@@ -111,6 +123,7 @@ class Decoder::Impl {
                    Prompts prompts, bool last);
   RowIndex upload_rows(std::span<const std::uint32_t> sequences, Prompts prompts);
   std::vector<RowBlock> cut(const RowIndex& rows, Prompts prompts) const;
+  void begin_experts(ILayerProvider& provider, std::span<const std::uint32_t> sequences, bool last);
   Repeated& kept_pass(std::size_t rows, std::uint32_t longest);
   void decode_rows(ILayerProvider& provider, std::span<const std::uint32_t> sequences,
                    std::uint64_t attended, std::uint32_t longest, bool last);
@@ -132,6 +145,7 @@ class Decoder::Impl {
   const WorkspaceLayout work_;
   LayerOps layers_;
   Walk walk_;
+  std::optional<ExpertLayers> experts_;
   SequenceBook book_;
   PassResults results_;
   std::optional<LogitReader> logit_reader_;  // once something is scored
@@ -156,13 +170,22 @@ void Decoder::Impl::upload_rope() {
 
 KernelShapes Decoder::Impl::shapes(const WeightStore& weights) const {
   const auto size = [](std::int32_t n) { return static_cast<std::uint32_t>(n); };
-  const std::uint32_t hidden = size(config_.hidden), inter = size(config_.intermediate);
+  const std::uint32_t hidden = size(config_.hidden);
   const std::uint32_t q = size(config_.q_size()), kv = size(config_.kv_size());
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> matrices{{q + 2 * kv, hidden}, {hidden, q}};
+  const auto add_mlp = [&](std::uint32_t width) {
+    matrices.insert(matrices.end(), {{2 * width, hidden}, {hidden, width}});
+  };
+  if (has_units(weights, UnitKind::mlp)) add_mlp(size(config_.intermediate));
+  if (has_units(weights, UnitKind::expert)) {
+    add_mlp(size(config_.experts.intermediate));
+    matrices.emplace_back(size(config_.experts.count), hidden);  // the router
+  }
   const bool quantised = std::ranges::any_of(weights.view().units, [&](const UnitInfo& unit) {
     return weights.stores(unit.id, Encoding::int8) || weights.stores(unit.id, Encoding::int4);
   });
   return {.type = type_,
-          .matrices = {{q + 2 * kv, hidden}, {hidden, q}, {2 * inter, hidden}, {hidden, inter}},
+          .matrices = std::move(matrices),
           .heads = size(config_.heads),
           .kv_heads = size(config_.kv_heads),
           .head_dim = size(config_.head_dim),
@@ -247,6 +270,12 @@ void Decoder::Impl::prefill_group(ILayerProvider& provider,
 void Decoder::Impl::prompt_rows(ILayerProvider& provider, std::span<const std::uint32_t> sequences,
                                 Prompts prompts, bool last) {
   const RowIndex rows = upload_rows(sequences, prompts);
+  if (experts_) {
+    std::vector<RowsOf> of;
+    for (std::size_t i = 0; i < prompts.size(); ++i)
+      of.push_back({sequences[i], 0, static_cast<std::uint32_t>(prompts[i].size())});
+    experts_->begin(provider, Phase::prefill, std::move(of), last);
+  }
   layers_.embed({.rows = rows, .hidden = work_.hidden});
   run_units(provider, cut(rows, prompts), Phase::prefill, last);
 }
@@ -281,6 +310,7 @@ std::vector<RowBlock> Decoder::Impl::cut(const RowIndex& rows, Prompts prompts) 
                                  .sequences = rows.sequences + row,
                                  .positions = rows.positions + row,
                                  .count = count},
+                        .first = row,
                         .hidden = hidden_row(row),
                         .consecutive = true,
                         .longest = at + count,
@@ -335,10 +365,20 @@ void Decoder::Impl::decode(ILayerProvider& provider, std::span<const std::uint32
   const std::uint32_t step = std::max(std::bit_ceil(longest) / 4, kLeastLongest);
   longest = (longest + step - 1) / step * step;
   book_.upload(sequences);
+  if (experts_) begin_experts(provider, sequences, last);
   const auto pass = [&] { decode_rows(provider, sequences, attended, longest, last); };
-  provider.is_fixed() ? kept_pass(sequences.size(), longest).run(pass) : pass();
+  const bool alike = experts_ ? experts_->runs_alone(provider) : provider.is_fixed();
+  alike ? kept_pass(sequences.size(), longest).run(pass) : pass();
   book_.moved_on(sequences);
   results_.take(sequences);
+}
+
+void Decoder::Impl::begin_experts(ILayerProvider& provider,
+                                  std::span<const std::uint32_t> sequences, bool last) {
+  std::vector<RowsOf> rows;
+  for (const std::uint32_t sequence : sequences)
+    rows.push_back({sequence, book_.length(sequence), 1});
+  experts_->begin(provider, Phase::decode, std::move(rows), last);
 }
 
 // By all that a decode pass's operations depend on beside what lies on the device.
@@ -384,14 +424,21 @@ void Decoder::Impl::run_units(ILayerProvider& provider, std::span<const RowBlock
   for (std::size_t i = 0; i < walk_.size(); ++i) {
     const Step step = walk_.step(i, phase, tokens, last);
     const UnitId unit = step.needs[0];
-    Lease lease = provider.acquire(step);
-    const Weights slab = lease.use(0);
-    for (const RowBlock& block : blocks) {
-      if (layers_.is_attention(unit))
-        layers_.attention(unit, slab, block);
-      else
-        layers_.mlp(unit, slab, block);
+    const std::int32_t layer = layers_.layer_of(unit);
+    const bool attends = layers_.is_attention(unit);
+    const bool routes = attends && config_.has_experts(layer);
+    {
+      Lease lease = provider.acquire(step);
+      const Weights slab = lease.use(0);
+      for (const RowBlock& block : blocks) {
+        if (attends)
+          layers_.attention(unit, slab, block);
+        else
+          layers_.mlp(unit, slab, block);
+      }
+      if (routes) experts_->route(provider, step, slab, blocks, layer);
     }
+    if (routes) experts_->run(provider, i, blocks);
   }
 }
 
@@ -422,8 +469,9 @@ void Decoder::Impl::choose(ILayerProvider& provider, std::span<const std::uint32
 }
 
 Decoder::Decoder(IDevice& device, StreamId compute, const ModelConfig& config,
-                 const WeightStore& weights, DType dtype, const DecoderLimits& limits)
-    : impl_(std::make_unique<Impl>(device, compute, config, weights, dtype, limits)) {}
+                 const WeightStore& weights, DType dtype, const DecoderLimits& limits,
+                 const RoutingHooks& routing)
+    : impl_(std::make_unique<Impl>(device, compute, config, weights, dtype, limits, routing)) {}
 
 Decoder::~Decoder() = default;
 

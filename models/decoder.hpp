@@ -1,5 +1,5 @@
-// The forward pass of a decoder-only transformer: Llama, Qwen2, Qwen3. It walks the units in order;
-// where their weights are is the provider's business.
+// The forward pass of a decoder-only transformer: Llama, Qwen2, Qwen3, and Qwen3 with experts. It
+// walks the units in order; where their weights are is the provider's business.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "core/weights/weight_store.hpp"
 #include "models/config.hpp"
 #include "models/ops/kernels.hpp"
+#include "models/routing.hpp"
 
 namespace sluice {
 
@@ -40,15 +41,17 @@ struct LogitRows {
 // What it is given is valid until it returns.
 using LogitSink = std::function<void(const LogitRows&)>;
 
-// A pass is enqueued, not awaited: only chosen(), logits() and score() wait for the device. The order
+// A pass is enqueued, not awaited: only chosen(), logits() and score() wait for the device, and, once
+// in each layer of experts, a pass whose router decides what has to be brought. The order
 // of calls is start, prefill, decode ..., finish for each sequence; another order throws Error.
 class Decoder {
  public:
   // Allocates KV cache and workspace (MemoryLimitError when they do not fit). Throws InputError for
-  // a model with experts, for limits beyond the model's, and for weights packed for another type.
-  // References must outlive the decoder. Its steps count from 0, so a provider serves one decoder.
+  // more experts than the kernels take, for limits beyond the model's, and for weights packed for
+  // another type. References must outlive the decoder. Its steps count from 0, so a provider serves
+  // one decoder; one that is fixed must live as long as the decoder is used.
   Decoder(IDevice& device, StreamId compute, const ModelConfig& config, const WeightStore& weights,
-          DType dtype, const DecoderLimits& limits);
+          DType dtype, const DecoderLimits& limits, const RoutingHooks& routing = {});
   ~Decoder();  // waits for the compute stream
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;

@@ -17,6 +17,22 @@ void check_types(const WeightStore& weights, DType type) {
   }
 }
 
+// Kernels that take several experts of a layer at once know one type for all of them.
+void check_experts(const WeightStore& weights) {
+  const std::vector<UnitSpec>& units = weights.plan().units;
+  for (std::size_t i = 1; i < units.size(); ++i) {
+    if (units[i].kind != UnitKind::expert) continue;
+    const UnitSpec& like =
+        units[i].layer == units[i - 1].layer && units[i - 1].kind == UnitKind::expert ? units[i - 1]
+                                                                                      : units[i];
+    const DType type = like.tensors[expert_tensors().gate].dtype;
+    for (const TensorSpec& tensor : units[i].tensors)
+      if (tensor.dtype != type)
+        throw InputError("{} is packed as {}, other matrices of its layer's experts as {}",
+                         tensor.name, name_of(tensor.dtype), name_of(type));
+  }
+}
+
 }  // namespace
 
 LayerOps::LayerOps(Ops& ops, const ModelConfig& config, const WeightStore& weights, DType type,
@@ -32,6 +48,7 @@ LayerOps::LayerOps(Ops& ops, const ModelConfig& config, const WeightStore& weigh
       embedding_(0),
       head_(static_cast<UnitId>(weights.plan().units.size() - 1)) {
   check_types(weights, type);
+  check_experts(weights);
   attention_.reserve(static_cast<std::size_t>(config.layers));
   for (std::int32_t layer = 0; layer < config.layers; ++layer)
     attention_.push_back(attention_tensors(config, layer));
@@ -118,6 +135,65 @@ void LayerOps::mlp(UnitId unit, const Weights& slab, const RowBlock& block) {
   down.residual = block.hidden;
   down.out = work_.normed;
   ops_.linear(down, slab);
+}
+
+// Apart, as norm_linear need not write what lies between, and the experts read that.
+void LayerOps::router(UnitId unit, const Weights& slab, const RowBlock& block, std::byte* normed) {
+  const AttentionTensors& at = attention_[static_cast<std::size_t>(weights_.spec(unit).layer)];
+  ops_.rms_norm(norm(unit, *at.post_attention_norm, slab, block.hidden, normed, block.rows.count),
+                slab);
+  LinearArgs scores = matrix(unit, *at.router, std::nullopt, slab, block.rows.count,
+                             size(config_.experts.count), hidden_size());
+  scores.x = normed;
+  scores.out = work_.scores;
+  ops_.linear(scores, slab);
+}
+
+void LayerOps::expert(UnitId unit, const Weights& slab, const std::int32_t* pairs,
+                      std::uint32_t count, std::uint32_t rows) {
+  const std::uint32_t inter = size(config_.experts.intermediate), hidden = hidden_size();
+  const std::uint32_t per_token = size(config_.experts.per_token);
+  ops_.gather_rows({.x = work_.expert_rows,
+                    .pairs = pairs,
+                    .out = work_.normed,
+                    .type = type_,
+                    .count = count,
+                    .per_token = per_token,
+                    .hidden = hidden},
+                   rows);
+  LinearArgs gate_up =
+      matrix(unit, expert_tensors().gate, std::nullopt, slab, count, 2 * inter, hidden);
+  gate_up.x = work_.normed;
+  gate_up.out = work_.wide;
+  ops_.linear(gate_up, slab);
+  ops_.silu_mul(
+      {.gate_up = work_.wide, .out = work_.narrow, .type = type_, .rows = count, .inter = inter});
+  LinearArgs down = matrix(unit, expert_tensors().down, std::nullopt, slab, count, hidden, inter);
+  down.x = work_.narrow;
+  down.out = work_.normed;
+  ops_.linear(down, slab);
+  ops_.add_rows({.y = work_.normed,
+                 .pairs = pairs,
+                 .weights = work_.expert_weights,
+                 .sums = work_.expert_sums,
+                 .type = type_,
+                 .count = count,
+                 .per_token = per_token,
+                 .hidden = hidden},
+                rows);
+}
+
+ExpertShape LayerOps::expert_shape(UnitId unit, Encoding encoding) const {
+  const TensorPlace& gate_up = weights_.layout().place(unit, expert_tensors().gate, encoding);
+  const TensorPlace& down = weights_.layout().place(unit, expert_tensors().down, encoding);
+  return {.encoding = encoding,
+          .weight_type = weights_.spec(unit).tensors[expert_tensors().gate].dtype,
+          .hidden = hidden_size(),
+          .inter = size(config_.experts.intermediate),
+          .gate_up = gate_up.data,
+          .gate_up_scales = gate_up.scales,
+          .down = down.data,
+          .down_scales = down.scales};
 }
 
 void LayerOps::head(const Weights& slab, const std::byte* hidden,

@@ -16,6 +16,7 @@ namespace sluice {
 // Rows that go through an operation together.
 struct RowBlock {
   RowIndex rows;
+  std::uint32_t first = 0;      // its place among the rows of the pass
   std::byte* hidden = nullptr;  // [rows.count, hidden]
   // What the host knows of the rows' positions; see AttentionArgs.
   bool consecutive = false;
@@ -35,6 +36,15 @@ class LayerOps {
   // Adds the unit's result to the block's hidden states. `slab` is the weights of `unit`.
   void attention(UnitId unit, const Weights& slab, const RowBlock& block);
   void mlp(UnitId unit, const Weights& slab, const RowBlock& block);
+  // In a layer of experts, behind attention(): normalises the block's rows into `normed` and writes
+  // the router's scores. `slab` is the attention unit's, which has both.
+  void router(UnitId unit, const Weights& slab, const RowBlock& block, std::byte* normed);
+  // Takes some of `rows` rows through one expert: those of `pairs` [count], an expert's of one block,
+  // numbered over all rows. Adds what comes out, by its weights, to the workspace's sums.
+  void expert(UnitId unit, const Weights& slab, const std::int32_t* pairs, std::uint32_t count,
+              std::uint32_t rows);
+  // Of all experts of the unit's layer.
+  ExpertShape expert_shape(UnitId unit, Encoding encoding) const;
   // Writes the logits of rows rows[i] of `hidden`, which ascend, from row `first` of the workspace's
   // logits on.
   void head(const Weights& slab, const std::byte* hidden, std::span<const std::uint32_t> rows,
@@ -42,6 +52,7 @@ class LayerOps {
 
   UnitId head_unit() const { return head_; }
   bool is_attention(UnitId unit) const { return weights_.spec(unit).kind == UnitKind::attention; }
+  std::int32_t layer_of(UnitId unit) const { return weights_.spec(unit).layer; }
 
  private:
   RmsNormArgs norm(UnitId unit, std::size_t tensor, const Weights& slab, const void* x, void* out,

@@ -37,6 +37,33 @@ class Cutter {
 
 std::uint64_t wide(std::int32_t n) { return static_cast<std::uint64_t>(n); }
 
+// The widest MLP or expert that the model has.
+std::uint64_t widest(const ModelConfig& config) {
+  std::int32_t width = 0;
+  for (std::int32_t layer = 0; layer < config.layers; ++layer)
+    width = std::max(width,
+                     config.has_experts(layer) ? config.experts.intermediate : config.intermediate);
+  return wide(width);
+}
+
+void cut_expert_space(Cutter& cutter, WorkspaceLayout& out, const ModelConfig& config,
+                      std::uint64_t element, std::uint64_t rows, std::uint64_t piece,
+                      std::uint64_t sequences) {
+  const std::uint64_t hidden = wide(config.hidden), experts = wide(config.experts.count);
+  const std::uint64_t chosen = wide(config.experts.per_token), layers = wide(config.layers);
+  const std::uint64_t inter = wide(config.experts.intermediate);
+  cutter.cut(out.scores, piece * experts * element);
+  cutter.cut(out.expert_rows, rows * hidden * element);
+  cutter.cut(out.expert_sums, rows * hidden * element);
+  cutter.cut(out.expert_ids, rows * chosen);
+  cutter.cut(out.expert_weights, rows * chosen);
+  cutter.cut(out.given_ids, std::max(rows, layers * sequences) * chosen);
+  cutter.cut(out.expert_pairs, rows * chosen);
+  cutter.cut(out.pair_inner, sequences * chosen * 2 * inter * element);
+  cutter.cut(out.pair_results, sequences * chosen * hidden * element);
+  cutter.cut(out.expert_slabs, layers * experts);
+}
+
 }  // namespace
 
 std::uint32_t prefill_rows(const DecoderLimits& limits) {
@@ -56,7 +83,7 @@ WorkspaceLayout lay_out_workspace(void* base, const ModelConfig& config, DType t
   const std::uint64_t rows = prefill_rows(limits), scored = logit_rows(limits);
   const std::uint64_t piece =
       std::max(std::min(limits.prefill_chunk, limits.context), limits.sequences);
-  const std::uint64_t hidden = wide(config.hidden), inter = wide(config.intermediate);
+  const std::uint64_t hidden = wide(config.hidden), inter = widest(config);
   const std::uint64_t q = wide(config.q_size()), kv = wide(config.kv_size());
   const std::uint64_t angles = std::uint64_t{limits.context} * wide(config.head_dim) / 2;
 
@@ -79,6 +106,8 @@ WorkspaceLayout lay_out_workspace(void* base, const ModelConfig& config, DType t
   cutter.cut(out.next_tokens, sequences);
   cutter.cut(out.chosen, sequences);
   cutter.cut(out.stop_ids, kMaxStopIds);
+  if (config.experts.count > 0)
+    cut_expert_space(cutter, out, config, element, rows, piece, sequences);
   out.bytes = cutter.used();
   return out;
 }

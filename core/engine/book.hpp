@@ -23,6 +23,8 @@ class Book {
   SlotId slot_of(UnitId unit) const { return units_[unit].slot; }
   bool is_kept(UnitId unit) const { return units_[unit].kept; }
   bool is_open(UnitId unit) const { return units_[unit].open; }  // of the open step
+  // Since it came into its slot; what is kept was awaited there.
+  bool was_read(UnitId unit) const { return has_slot(unit) && !units_[unit].unread; }
   UnitUse use(UnitId unit) const { return units_[unit].use; }
 
   SlotId free_slot(UnitKind kind) const { return free_.first(index(kind)); }  // kNoSlot: none

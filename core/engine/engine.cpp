@@ -20,6 +20,9 @@ class Engine::Impl final : private Actions {
   void routed(std::span<const UnitId> units);
   Weights use(std::size_t i);
   void close() noexcept;
+  bool was_here(std::size_t i) const {
+    return open_ && i < step_.needs.size() && book_.was_read(step_.needs[i]);
+  }
   std::uint32_t capacity(UnitKind kind) const;
   bool is_fixed() const { return fixed_; }
   const Counters& counters() const { return counters_; }
@@ -375,5 +378,6 @@ const Counters& Engine::counters() const { return impl_->counters(); }
 const EngineShape& Engine::shape() const { return impl_->shape(); }
 Weights Engine::use(const Step&, std::size_t i) { return impl_->use(i); }
 void Engine::close(const Step&) noexcept { impl_->close(); }
+bool Engine::was_here(const Step&, std::size_t i) const { return impl_->was_here(i); }
 
 }  // namespace sluice

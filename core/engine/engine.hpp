@@ -65,6 +65,7 @@ class Engine final : public ILayerProvider {
  private:
   Weights use(const Step& step, std::size_t i) override;
   void close(const Step& step) noexcept override;
+  bool was_here(const Step& step, std::size_t i) const override;
 
   class Impl;
   std::unique_ptr<Impl> impl_;

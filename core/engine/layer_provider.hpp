@@ -36,6 +36,11 @@ class [[nodiscard]] Lease {
   // until the lease closes.
   Weights use(std::size_t i);
 
+  // Whether use(i) surely makes the compute stream wait for nothing, as an earlier step has read that
+  // unit where it lies: what is here may be read together, before what is still to come. Asked before
+  // use(i). It comes from the provider's book, never from how far a copy got: the same on every device.
+  bool was_here(std::size_t i) const;
+
  private:
   ILayerProvider* from_;
   Step step_;
@@ -55,13 +60,16 @@ class ILayerProvider {
   // Up to the last call; lives as long as the provider, and goes on counting.
   virtual const Counters& counters() const = 0;
   // True when every unit lies in one place for good and using it never waits, so that passes which
-  // are alike put the same operations on the compute stream.
+  // are alike put the same operations on the compute stream. What use() gave is valid for all later
+  // operations then, without another lease.
   virtual bool is_fixed() const { return false; }
 
  private:
   friend class Lease;
   virtual Weights use(const Step& step, std::size_t i) = 0;
   virtual void close(const Step& step) noexcept = 0;
+  // False says nothing.
+  virtual bool was_here(const Step&, std::size_t) const { return false; }
 };
 
 inline Lease::~Lease() {
@@ -69,5 +77,7 @@ inline Lease::~Lease() {
 }
 
 inline Weights Lease::use(std::size_t i) { return from_->use(step_, i); }
+
+inline bool Lease::was_here(std::size_t i) const { return from_->was_here(step_, i); }
 
 }  // namespace sluice

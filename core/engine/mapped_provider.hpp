@@ -21,6 +21,7 @@ class MappedProvider final : public ILayerProvider {
  private:
   Weights use(const Step& step, std::size_t i) override;
   void close(const Step&) noexcept override {}
+  bool was_here(const Step&, std::size_t) const override { return true; }
 
   const WeightStore& weights_;
   const ModelView view_;

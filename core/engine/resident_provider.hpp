@@ -33,6 +33,7 @@ class ResidentProvider final : public ILayerProvider {
  private:
   Weights use(const Step& step, std::size_t i) override;
   void close(const Step&) noexcept override {}
+  bool was_here(const Step&, std::size_t) const override { return true; }
   void load(const TransferOf& transfer);
 
   IDevice& device_;

@@ -6,26 +6,13 @@
 //
 #include <hwy/highway.h>
 
-#include "core/parallel.hpp"
 #include "models/ops/cpu_kernels.hpp"
 #include "models/ops/cpu_pages.hpp"
+#include "models/ops/cpu_rows-inl.hpp"
 #include "models/ops/cpu_vector-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::cpu::HWY_NAMESPACE {
-
-// Elements that are worth a task of their own.
-constexpr std::size_t kTaskElements = 16384;
-
-// Calls row(r) for each of `rows` rows of `columns` elements.
-HWY_INLINE void for_rows(std::size_t rows, std::size_t columns, TaskRef row) {
-  const std::size_t per_task =
-      HWY_MAX(std::size_t{1}, kTaskElements / HWY_MAX(std::size_t{1}, columns));
-  parallel_for((rows + per_task - 1) / per_task, [&](std::size_t task) HWY_ATTR {
-    const std::size_t end = HWY_MIN(rows, (task + 1) * per_task);
-    for (std::size_t r = task * per_task; r < end; ++r) row(r);
-  });
-}
 
 // `count` elements at `at` of an array of `type`.
 HWY_INLINE V widen_some(DType type, const std::byte* from, std::size_t at, std::size_t count) {

@@ -4,6 +4,7 @@
 //
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "core/error.hpp"
@@ -13,6 +14,13 @@ namespace sluice {
 namespace {
 
 constexpr std::uint64_t kAnyContext = std::numeric_limits<std::uint64_t>::max();
+
+void check_experts(const std::int32_t* ids, std::size_t count, std::uint32_t experts) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (ids[i] < 0 || static_cast<std::uint32_t>(ids[i]) >= experts)
+      throw Error("pair {} is of expert {}: the layer has {}", i, ids[i], experts);
+  }
+}
 
 }  // namespace
 
@@ -54,6 +62,37 @@ void CpuKernels::decode_rows(const DecodeRowsArgs& args, NativeStream) const {
     args.sequences[r] = sequence;
     args.positions[r] = args.lengths[sequence];
   }
+}
+
+void CpuKernels::route(const RouteArgs& args, NativeStream) const {
+  if (args.experts == 0 || args.experts > kMaxExperts || args.per_token == 0 ||
+      args.per_token > std::min(kMaxExpertsPerToken, args.experts)) {
+    throw Error("{} of {} experts cannot be chosen: the kernels take up to {} of up to {}",
+                args.per_token, args.experts, kMaxExpertsPerToken, kMaxExperts);
+  }
+  if (args.given) check_experts(args.given, args.rows * std::size_t{args.per_token}, args.experts);
+  cpu::route(args);
+}
+
+void CpuKernels::place_experts(const PlaceExpertsArgs& args, NativeStream) const {
+  for (std::uint32_t i = 0; i < args.count; ++i) args.table[args.ids[i]] = args.slabs[i];
+}
+
+void CpuKernels::expert_pairs(const ExpertPairsArgs& args, NativeStream) const {
+  check_experts(args.ids, args.rows * std::size_t{args.per_token}, kMaxExperts);
+  cpu::expert_pairs(args);
+}
+
+void CpuKernels::combine(const CombineArgs& args, NativeStream) const { cpu::combine(args); }
+
+void CpuKernels::gather_rows(const GatherRowsArgs& args, NativeStream) const {
+  cpu::gather_rows(args);
+}
+
+void CpuKernels::add_rows(const AddRowsArgs& args, NativeStream) const { cpu::add_rows(args); }
+
+void CpuKernels::clear_rows(const ClearRowsArgs& args, NativeStream) const {
+  cpu::clear_rows(args);
 }
 
 std::unique_ptr<IKernels> make_cpu_kernels() {

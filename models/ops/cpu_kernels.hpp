@@ -22,6 +22,13 @@ class CpuKernels final : public IKernels {
   void silu_mul(const SiluMulArgs& args, NativeStream) const override;
   void sample(const SampleArgs& args, NativeStream) const override;
   void decode_rows(const DecodeRowsArgs& args, NativeStream) const override;
+  void route(const RouteArgs& args, NativeStream) const override;
+  void place_experts(const PlaceExpertsArgs& args, NativeStream) const override;
+  void expert_pairs(const ExpertPairsArgs& args, NativeStream) const override;
+  void combine(const CombineArgs& args, NativeStream) const override;
+  void gather_rows(const GatherRowsArgs& args, NativeStream) const override;
+  void add_rows(const AddRowsArgs& args, NativeStream) const override;
+  void clear_rows(const ClearRowsArgs& args, NativeStream) const override;
 };
 
 // Throws Error on a processor below the lowest instruction set that the kernels were built for.
@@ -39,6 +46,12 @@ void rope_store(const RopeStoreArgs& args);
 void attention(const AttentionArgs& args);
 void silu_mul(const SiluMulArgs& args);
 void sample(const SampleArgs& args);
+void route(const RouteArgs& args);
+void expert_pairs(const ExpertPairsArgs& args);
+void combine(const CombineArgs& args);
+void gather_rows(const GatherRowsArgs& args);
+void add_rows(const AddRowsArgs& args);
+void clear_rows(const ClearRowsArgs& args);
 
 }  // namespace cpu
 }  // namespace sluice

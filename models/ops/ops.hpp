@@ -2,12 +2,22 @@
 // its floating-point operations, whatever the device.
 #pragma once
 #include <memory>
+#include <span>
 
 #include "core/device/device.hpp"
 #include "core/engine/layer_provider.hpp"
 #include "models/ops/kernels.hpp"
 
 namespace sluice {
+
+// What expert_pairs reads beside its arguments' rows.
+struct ExpertReads {
+  std::uint32_t experts = 0;     // of the layer: entries of the table
+  std::span<const Range> slabs;  // of the experts in `which`
+  // For the operation's bytes and floating-point operations: pairs that are computed, and of how many
+  // experts. Where the host does not know the router's choice, the most that there can be.
+  std::uint32_t pairs = 0, chosen = 0;
+};
 
 // Owns the kernels: it must outlive what it has put on the stream.
 class Ops {
@@ -30,6 +40,17 @@ class Ops {
   void norm_linear(const NormLinearArgs& args, const Weights& weights);
   void gated(const GatedArgs& args, const Weights& weights);
   void rope_attention(const RopeAttentionArgs& args, const Weights& weights);
+
+  // Of a layer of experts; see expert_args.hpp.
+  void route(const RouteArgs& args);
+  void place_experts(const PlaceExpertsArgs& args);
+  void expert_pairs(const ExpertPairsArgs& args, const ExpertReads& reads);
+  void combine(const CombineArgs& args);
+  // `rows`: of x, of sums.
+  void gather_rows(const GatherRowsArgs& args, std::uint32_t rows);
+  void add_rows(const AddRowsArgs& args, std::uint32_t rows);
+  void clear_rows(const ClearRowsArgs& args);
+
   // See IKernels::prepare.
   void prepare(const KernelShapes& shapes);
   // The host's data to the device and back, in stream order; pinned memory on the host's side.

@@ -22,7 +22,8 @@ Trace trace_alone(ModelRig& rig, const Ids& prompt, std::size_t count) {
 }
 
 TEST_CASE("a sequence is the same alone and in a batch of eight", "[decoder]") {
-  for (const char* name : {"qwen3-tiny", "llama-mha-biases", "qwen2-f16-yarn", "qwen3-tiny-f32"}) {
+  for (const char* name : {"qwen3-tiny", "llama-mha-biases", "qwen2-f16-yarn", "qwen3-tiny-f32",
+                           "qwen3moe-tiny", "qwen3moe-tiny-nonorm"}) {
     ModelRig rig(checkpoint(name));
     std::vector<Ids> prompts;
     for (const std::size_t length : {1, 63, 64, 65, 255, 256, 257, 17})

@@ -20,7 +20,7 @@ std::vector<GenerationResult> run_all(ModelRig& rig, const std::vector<Generatio
 }
 
 TEST_CASE("in f32 every token is the reference's and the first logits are close", "[golden]") {
-  for (const auto& path : dense_checkpoints()) {
+  for (const auto& path : all_checkpoints()) {
     const std::vector<Golden> cases = golden_of(path);
     std::vector<GenerationRequest> requests;
     for (const Golden& one : cases) {
@@ -49,11 +49,13 @@ TEST_CASE("in f32 every token is the reference's and the first logits are close"
 }
 
 // Sums in another order may flip a rounding, so positions count where the two best logits are
-// clearly apart. The reference's tokens are fed, so that one flip does not hide the rest.
+// clearly apart. The reference's tokens are fed, so that one flip does not hide the rest. With experts
+// a flip at a near tie of a router is a jump: the reference's own two ways of attention disagree at 5
+// of the 126 clear positions of qwen3moe-tiny.
 TEST_CASE("in the checkpoint's type the choices are the reference's where they are clear",
           "[golden]") {
-  std::size_t compared = 0, positions = 0, equal_unclear = 0;
-  for (const auto& path : dense_checkpoints()) {
+  std::size_t compared = 0, positions = 0, equal_unclear = 0, routed = 0, routed_apart = 0;
+  for (const auto& path : all_checkpoints()) {
     const std::vector<Golden> cases = golden_of(path);
     std::vector<GenerationRequest> requests;
     for (const Golden& one : cases) {
@@ -72,6 +74,11 @@ TEST_CASE("in the checkpoint's type the choices are the reference's where they a
           equal_unclear += equal;
           continue;
         }
+        if (rig.config().experts.count > 0) {
+          ++routed;
+          routed_apart += !equal;
+          continue;
+        }
         ++compared;
         CAPTURE(path.filename(), i, at, results[i].tokens[at], golden.greedy_native[at]);
         CHECK(equal);
@@ -79,8 +86,11 @@ TEST_CASE("in the checkpoint's type the choices are the reference's where they a
     }
   }
   std::printf("compared %zu of %zu positions; of the %zu unclear ones %zu are equal as well\n",
-              compared, positions, positions - compared, equal_unclear);
+              compared + routed, positions, positions - compared - routed, equal_unclear);
   CHECK(compared > 1000);
+  std::printf("with experts: %zu of %zu are not\n", routed_apart, routed);
+  CHECK(routed > 200);
+  CHECK(routed_apart * 25 <= routed);  // 4 %
 }
 
 }  // namespace

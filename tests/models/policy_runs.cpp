@@ -40,12 +40,37 @@ PolicyPtr policy_of(const PolicyCase& one) {
   return make_policy(load_plugin(policy_directory() / (std::string(one.name) + ".so")), values);
 }
 
+std::span<const PolicyCase> quantised_cases() { return kQuantised; }
+
 std::vector<GenerationRequest> requests_for(std::int32_t vocab) {
   std::vector<GenerationRequest> out;
   for (const std::size_t length : kPromptLengths) {
     out.push_back(greedy(made_up_prompt(length, 11, vocab), kNewTokens));
     out.back().want_first_logits = true;
   }
+  return out;
+}
+
+bool Output::operator==(const Output& other) const {
+  if (results.size() != other.results.size()) return false;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (results[i].tokens != other.results[i].tokens ||
+        !same_bits(results[i].first_logits, other.results[i].first_logits))
+      return false;
+  }
+  return std::equal(last_logits.begin(), last_logits.end(), other.last_logits.begin(),
+                    other.last_logits.end(),
+                    [](const auto& a, const auto& b) { return same_bits(a, b); });
+}
+
+Output generate(ModelRig& rig, ILayerProvider& provider,
+                const std::vector<GenerationRequest>& requests, std::uint32_t batch,
+                const RoutingHooks& routing) {
+  const auto decoder = rig.decoder({.context = 80, .sequences = batch}, routing);
+  Generator generator(rig.device(), *decoder, provider, {});
+  Output out{generator.run(requests, batch), {}};
+  const std::size_t in_last = (requests.size() - 1) % batch + 1;
+  for (std::uint32_t s = 0; s < in_last; ++s) out.last_logits.push_back(decoder->logits(s));
   return out;
 }
 
@@ -106,31 +131,8 @@ std::uint64_t layers_moved(const PolicyCase& policy, std::uint64_t layers, std::
   return passes * (layers - kept);
 }
 
-struct Output {
-  std::vector<GenerationResult> results;
-  std::vector<std::vector<float>> last_logits;  // of the last batch
-
-  bool operator==(const Output& other) const {
-    if (results.size() != other.results.size()) return false;
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      if (results[i].tokens != other.results[i].tokens ||
-          !same_bits(results[i].first_logits, other.results[i].first_logits))
-        return false;
-    }
-    return std::equal(last_logits.begin(), last_logits.end(), other.last_logits.begin(),
-                      other.last_logits.end(),
-                      [](const auto& a, const auto& b) { return same_bits(a, b); });
-  }
-};
-
 Output generate(ModelRig& rig, ILayerProvider& provider, std::uint32_t batch) {
-  const auto requests = requests_for(rig.config().vocab);
-  const auto decoder = rig.decoder({.context = 80, .sequences = batch});
-  Generator generator(rig.device(), *decoder, provider, {});
-  Output out{generator.run(requests, batch), {}};
-  const std::size_t in_last = (requests.size() - 1) % batch + 1;
-  for (std::uint32_t s = 0; s < in_last; ++s) out.last_logits.push_back(decoder->logits(s));
-  return out;
+  return test::generate(rig, provider, requests_for(rig.config().vocab), batch);
 }
 
 void compare_mapped(ModelRig& rig, std::uint64_t layer_bytes, std::uint32_t batch,

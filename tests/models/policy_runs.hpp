@@ -22,8 +22,22 @@ struct PolicyCase {
 std::span<const PolicyCase> policy_cases();
 PolicyPtr policy_of(const PolicyCase& one);
 
+// Those over codes.
+std::span<const PolicyCase> quantised_cases();
+
 // A few prompts of different lengths, in need of 80 positions at most.
 std::vector<GenerationRequest> requests_for(std::int32_t vocab);
+
+// What comes out of requests, one batch after the other.
+struct Output {
+  std::vector<GenerationResult> results;
+  std::vector<std::vector<float>> last_logits;  // of the last batch
+
+  bool operator==(const Output& other) const;  // bit by bit
+};
+Output generate(ModelRig& rig, ILayerProvider& provider,
+                const std::vector<GenerationRequest>& requests, std::uint32_t batch,
+                const RoutingHooks& routing = {});
 
 struct PolicyRuns {
   std::size_t count = 0;

@@ -41,16 +41,36 @@ fs::path checkpoint(const std::string& name) {
   return {};
 }
 
-std::vector<fs::path> dense_checkpoints() {
+std::vector<fs::path> all_checkpoints() {
   std::vector<fs::path> out;
-  for (const char* set : {"hf", "hf_extra"}) {
-    for (const auto& entry : fs::directory_iterator(data_directory() / set)) {
-      if (entry.is_directory() && load_model_config(entry.path()).experts.count == 0)
-        out.push_back(entry.path());
-    }
-  }
+  for (const char* set : {"hf", "hf_extra"})
+    for (const auto& entry : fs::directory_iterator(data_directory() / set))
+      if (entry.is_directory()) out.push_back(entry.path());
   std::sort(out.begin(), out.end());
+  return out;
+}
+
+namespace {
+
+std::vector<fs::path> checkpoints_with(bool experts) {
+  std::vector<fs::path> out = all_checkpoints();
+  std::erase_if(out, [&](const fs::path& path) {
+    return (load_model_config(path).experts.count > 0) != experts;
+  });
+  return out;
+}
+
+}  // namespace
+
+std::vector<fs::path> dense_checkpoints() {
+  std::vector<fs::path> out = checkpoints_with(false);
   REQUIRE(out.size() >= 11);
+  return out;
+}
+
+std::vector<fs::path> expert_checkpoints() {
+  std::vector<fs::path> out = checkpoints_with(true);
+  REQUIRE(out.size() >= 2);
   return out;
 }
 
@@ -94,8 +114,10 @@ ModelRig::ModelRig(ModelSource source, std::optional<DType> dtype, std::unique_p
       weights_(std::make_unique<WeightStore>(this->device(), source_.plan, *source_.tensors,
                                              options_for(source_, dtype_, pinned_limit, stored))) {}
 
-std::unique_ptr<Decoder> ModelRig::decoder(const DecoderLimits& limits) {
-  return std::make_unique<Decoder>(device(), compute_, config(), weights(), dtype_, limits);
+std::unique_ptr<Decoder> ModelRig::decoder(const DecoderLimits& limits,
+                                           const RoutingHooks& routing) {
+  return std::make_unique<Decoder>(device(), compute_, config(), weights(), dtype_, limits,
+                                   routing);
 }
 
 GenerationRequest greedy(Ids prompt, std::uint32_t count) {

@@ -31,8 +31,10 @@ std::vector<Golden> golden_of(const std::filesystem::path& checkpoint);
 
 // tests/data/hf/NAME or tests/data/hf_extra/NAME.
 std::filesystem::path checkpoint(const std::string& name);
-// All of both without experts, sorted by name.
+// All of both, sorted by name; those without experts, those with.
+std::vector<std::filesystem::path> all_checkpoints();
 std::vector<std::filesystem::path> dense_checkpoints();
+std::vector<std::filesystem::path> expert_checkpoints();
 
 // What a rig stores: each unit natively, or in all encodings that it can have.
 enum class Stored { native, all };
@@ -53,7 +55,7 @@ class ModelRig {
   const WeightStore& weights() const { return *weights_; }
   DType dtype() const { return dtype_; }
 
-  std::unique_ptr<Decoder> decoder(const DecoderLimits& limits);
+  std::unique_ptr<Decoder> decoder(const DecoderLimits& limits, const RoutingHooks& routing = {});
 
  private:
   ModelRig(ModelSource source, std::optional<DType> dtype, std::unique_ptr<IDevice> device,

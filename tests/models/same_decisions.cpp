@@ -2,6 +2,7 @@
 
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "core/device/sim_device.hpp"
 #include "core/engine/decision_log.hpp"
@@ -33,13 +34,27 @@ struct Decided {
   std::string log;
 };
 
-Decided run(ModelRig& rig, const PolicyCase& one, std::uint32_t budget, std::uint32_t batch) {
+// Layers, and where the model has experts some of them.
+std::vector<BudgetSpec> budgets_of(const ModelView& view) {
+  std::vector<BudgetSpec> out;
+  const auto layers = static_cast<std::uint32_t>(view.layers);
+  for (std::uint32_t budget = 1; budget <= layers + 1; ++budget)
+    out.emplace_back(LayerBudget{budget});
+  if (view.experts_per_layer == 0) return out;
+  for (const std::uint32_t slots : {1u, 7u, 30u, 1000u}) out.emplace_back(ExpertBudget{slots});
+  return out;
+}
+
+Decided run(ModelRig& rig, const PolicyCase& one, const BudgetSpec& budget, std::uint32_t batch) {
   const PolicyPtr policy = policy_of(one);
   std::ostringstream out;
   DecisionLog log(out);
-  Engine engine(rig.device(), rig.compute(), rig.weights(), *policy, one.name, LayerBudget{budget},
+  Engine engine(rig.device(), rig.compute(), rig.weights(), *policy, one.name, budget,
                 {.chunk_bytes = 4096, .decisions = &log});
-  const auto decoder = rig.decoder({.context = 80, .sequences = batch});
+  // A device that computes nothing routes nothing.
+  const auto routing =
+      make_uniform_routing(static_cast<std::uint32_t>(rig.config().experts.count), 5);
+  const auto decoder = rig.decoder({.context = 80, .sequences = batch}, {.given = routing.get()});
   Generator generator(rig.device(), *decoder, engine, {});
   generator.run(requests_for(rig.config().vocab), batch);
   return {engine.counters(), out.str()};
@@ -51,16 +66,16 @@ std::size_t compare_decisions(const std::filesystem::path& checkpoint) {
   ModelRig cpu(checkpoint);
   ModelRig slow_link(checkpoint, {}, make_sim_device(machine_with(0.01, 1)));
   ModelRig fast_link(checkpoint, {}, make_sim_device(machine_with(10, 0.1)));
-  const auto layers = static_cast<std::uint32_t>(cpu.config().layers);
+  const std::vector<BudgetSpec> budgets = budgets_of(cpu.weights().view());
   std::size_t compared = 0;
   for (const std::uint32_t batch : {1u, 3u})
     for (const PolicyCase& one : policy_cases())
-      for (std::uint32_t budget = 1; budget <= layers + 1; ++budget) {
-        CAPTURE(checkpoint.filename(), one.name, one.depth, budget, batch);
-        const Decided expected = run(cpu, one, budget, batch);
+      for (std::size_t at = 0; at < budgets.size(); ++at) {
+        CAPTURE(checkpoint.filename(), one.name, one.depth, at, batch);
+        const Decided expected = run(cpu, one, budgets[at], batch);
         CHECK_FALSE(expected.log.empty());
         for (ModelRig* sim : {&slow_link, &fast_link}) {
-          Decided decided = run(*sim, one, budget, batch);
+          Decided decided = run(*sim, one, budgets[at], batch);
           // How far a guess got depends on the link; nothing else may.
           decided.book.cancelled_bytes = expected.book.cancelled_bytes;
           CHECK(decided.book == expected.book);

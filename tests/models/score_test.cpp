@@ -75,7 +75,7 @@ class CountingProvider final : public ILayerProvider {
 };
 
 TEST_CASE("a row's scores are the first logits of the prompt that ends there", "[score]") {
-  for (const auto& path : dense_checkpoints()) {
+  for (const auto& path : all_checkpoints()) {
     ModelRig rig(path);
     const Ids tokens = made_up_prompt(150, 7, rig.config().vocab);
     ResidentProvider provider(rig.device(), rig.compute(), rig.weights());
@@ -91,7 +91,7 @@ TEST_CASE("a row's scores are the first logits of the prompt that ends there", "
 }
 
 TEST_CASE("the last row's scores are the reference's first logits", "[score]") {
-  for (const auto& path : dense_checkpoints()) {
+  for (const auto& path : all_checkpoints()) {
     ModelRig rig(path, DType::f32);
     for (const Golden& one : golden_of(path)) {
       CAPTURE(path.filename(), one.prompt.size());

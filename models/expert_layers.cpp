@@ -1,0 +1,241 @@
+#include "models/expert_layers.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+// Experts of a step of a prefill, at most: they are read one after the other, so that more would only
+// hold slots that the ones behind them could be brought to.
+constexpr std::uint32_t kPrefillGroup = 8;
+
+std::uint32_t size(std::int32_t n) { return static_cast<std::uint32_t>(n); }
+
+std::vector<UnitId> first_experts(const ModelView& view) {
+  std::vector<UnitId> out(static_cast<std::size_t>(view.layers), kNoUnit);
+  for (const UnitInfo& unit : view.units)
+    if (unit.kind == UnitKind::expert && unit.expert == 0)
+      out[static_cast<std::size_t>(unit.layer)] = unit.id;
+  return out;
+}
+
+// Slabs that lie side by side are one range.
+std::vector<Range> joined_ranges(std::span<const PlacedExpert> experts) {
+  std::vector<Range> out;
+  for (const PlacedExpert& one : experts) {
+    const Range& range = one.weights.range;
+    if (!out.empty() && out.back().begin + out.back().size == range.begin)
+      out.back().size += range.size;
+    else
+      out.push_back(range);
+  }
+  return out;
+}
+
+}  // namespace
+
+ExpertLayers::ExpertLayers(Ops& ops, const ModelConfig& config, const WeightStore& weights,
+                           DType type, const DecoderLimits& limits, const WorkspaceLayout& work,
+                           LayerOps& layers, Walk& walk, std::uint32_t passes_ahead,
+                           const RoutingHooks& hooks)
+    : ops_(ops),
+      config_(config),
+      work_(work),
+      type_(type),
+      layers_(layers),
+      walk_(walk),
+      router_(ops, config, type, limits, work, passes_ahead, hooks),
+      tables_(ops, work.expert_slabs, size(config.layers), size(config.experts.count)),
+      pair_uploads_(ops, 2,
+                    std::uint64_t{prefill_rows(limits)} * size(config.experts.per_token) *
+                        sizeof(std::int32_t),
+                    "the rows of experts"),
+      first_experts_(first_experts(weights.view())),
+      fixed_(first_experts_.size()) {}
+
+void ExpertLayers::begin(ILayerProvider& provider, Phase phase, std::vector<RowsOf> rows,
+                         bool last) {
+  phase_ = phase;
+  last_ = last;
+  rows_ = 0;
+  for (const RowsOf& some : rows) rows_ += some.count;
+  router_.begin(phase, std::move(rows));
+  if (!decodes()) return;
+  if (!provider.is_fixed())
+    tables_of_ = nullptr;
+  else if (std::exchange(tables_of_, &provider) != &provider)
+    fill_tables(provider);
+}
+
+void ExpertLayers::fill_tables(ILayerProvider& provider) {
+  for (layer_ = 0; layer_ < config_.layers; ++layer_) {
+    if (!config_.has_experts(layer_)) continue;
+    std::vector<UnitId> units(size(config_.experts.count));
+    for (std::uint32_t expert = 0; expert < units.size(); ++expert) units[expert] = unit_of(expert);
+    std::vector<PlacedExpert>& placed = fixed_[layer_index()];
+    placed.clear();
+    Lease lease = provider.acquire(walk_.apart(units, phase_));
+    for (std::uint32_t expert = 0; expert < units.size(); ++expert)
+      placed.push_back({expert, lease.use(expert)});
+    tables_.place(layer_, placed);
+  }
+}
+
+void ExpertLayers::route(const ILayerProvider& provider, const Step& step, const Weights& slab,
+                         std::span<const RowBlock> blocks, std::int32_t layer) {
+  layer_ = layer;
+  router_step_ = step.index;
+  router_.begin_layer(layer_);
+  const std::uint64_t row_bytes = size(config_.hidden) * size_of(type_);
+  const bool for_host = !decodes() || !runs_alone(provider);
+  for (const RowBlock& block : blocks) {
+    layers_.router(step.needs[0], slab, block, work_.expert_rows + block.first * row_bytes);
+    router_.choose(layer_, block.first, block.rows.count, for_host);
+  }
+}
+
+void ExpertLayers::run(ILayerProvider& provider, std::size_t place,
+                       std::span<const RowBlock> blocks) {
+  if (!decodes())
+    prefill(provider, place, blocks);
+  else if (provider.is_fixed())
+    decode_fixed(provider);
+  else
+    decode(provider, place);
+}
+
+// ---- decoding: the pairs of few rows
+
+void ExpertLayers::decode(ILayerProvider& provider, std::size_t place) {
+  count_pairs(router_.chosen(router_step_, layer_));
+  std::vector<std::uint32_t> experts;
+  for (std::uint32_t expert = 0; expert < pairs_of_.size(); ++expert)
+    if (pairs_of_[expert] != 0) experts.push_back(expert);
+  const std::uint32_t capacity = provider.capacity(UnitKind::expert);
+  const std::size_t most = experts.size() <= capacity ? experts.size() : std::max(1u, capacity / 2);
+  for_groups(provider, place, experts, most,
+             [&](Lease& lease, std::span<const std::uint32_t> group) {
+               compute_here_first(lease, group);
+             });
+  combine(work_.pair_results, work_.expert_weights, size(config_.experts.per_token));
+}
+
+void ExpertLayers::decode_fixed(const ILayerProvider& provider) {
+  count_pairs(runs_alone(provider) ? router_.foreseen(layer_)
+                                   : router_.chosen(router_step_, layer_));
+  compute(fixed_[layer_index()]);
+  combine(work_.pair_results, work_.expert_weights, size(config_.experts.per_token));
+}
+
+void ExpertLayers::count_pairs(std::span<const std::int32_t> ids) {
+  pairs_of_.assign(ids.empty() ? 0 : size(config_.experts.count), 0);
+  for (const std::int32_t id : ids) ++pairs_of_[static_cast<std::size_t>(id)];
+}
+
+// `compute` is called for each group of up to `most` experts while its lease is open.
+template <typename F>
+void ExpertLayers::for_groups(ILayerProvider& provider, std::size_t place,
+                              std::span<const std::uint32_t> experts, std::size_t most,
+                              const F& compute) {
+  std::vector<UnitId> units;
+  for (const std::uint32_t expert : experts) units.push_back(unit_of(expert));
+  const std::span<const UnitId> all(units);
+  for (std::size_t first = 0; first < all.size(); first += most) {
+    const std::size_t count = std::min(most, all.size() - first);
+    Lease lease = provider.acquire(walk_.experts(
+        place, phase_, rows_, last_, all.subspan(first, count), all.subspan(first + count)));
+    compute(lease, experts.subspan(first, count));
+  }
+}
+
+// What is here goes in one operation; each of the others as soon as it has come.
+void ExpertLayers::compute_here_first(Lease& lease, std::span<const std::uint32_t> experts) {
+  std::vector<PlacedExpert> here;
+  std::vector<std::size_t> to_come;
+  for (std::size_t i = 0; i < experts.size(); ++i) {
+    if (lease.was_here(i))
+      here.push_back({experts[i], lease.use(i)});
+    else
+      to_come.push_back(i);
+  }
+  compute(here);
+  for (const std::size_t i : to_come) {
+    const PlacedExpert one{experts[i], lease.use(i)};
+    compute({&one, 1});
+  }
+}
+
+void ExpertLayers::compute(std::span<const PlacedExpert> experts) {
+  tables_.place(layer_, experts);
+  for (const Encoding encoding : {Encoding::native, Encoding::int8, Encoding::int4}) {
+    std::vector<PlacedExpert> alike;
+    for (const PlacedExpert& one : experts)
+      if (one.weights.encoding == encoding) alike.push_back(one);
+    if (!alike.empty()) compute_encoded(alike, encoding);
+  }
+}
+
+void ExpertLayers::compute_encoded(std::span<const PlacedExpert> experts, Encoding encoding) {
+  ExpertPairsArgs args{.x = work_.expert_rows,
+                       .type = type_,
+                       .rows = rows_,
+                       .per_token = size(config_.experts.per_token),
+                       .ids = work_.expert_ids,
+                       .table = tables_.of(layer_),
+                       .which = {},
+                       .shape = layers_.expert_shape(unit_of(0), encoding),
+                       .inner = work_.pair_inner,
+                       .out = work_.pair_results};
+  const std::vector<Range> slabs = joined_ranges(experts);
+  ExpertReads reads{.experts = size(config_.experts.count), .slabs = slabs};
+  for (const PlacedExpert& one : experts) {
+    args.which.insert(one.id);
+    if (pairs_of_.empty()) continue;
+    reads.pairs += pairs_of_[one.id];
+    reads.chosen += pairs_of_[one.id] != 0;
+  }
+  if (pairs_of_.empty()) {
+    reads.pairs = args.rows * args.per_token;
+    reads.chosen = std::min(reads.pairs, static_cast<std::uint32_t>(experts.size()));
+  }
+  ops_.expert_pairs(args, reads);
+}
+
+void ExpertLayers::combine(const std::byte* results, const float* weights,
+                           std::uint32_t per_token) {
+  ops_.combine({.pairs = results,
+                .weights = weights,
+                .residual = work_.hidden,
+                .type = type_,
+                .rows = rows_,
+                .per_token = per_token,
+                .hidden = size(config_.hidden)});
+}
+
+// ---- prefill: expert by expert, each over the rows of one block after the other
+
+void ExpertLayers::prefill(ILayerProvider& provider, std::size_t place,
+                           std::span<const RowBlock> blocks) {
+  std::vector<std::uint32_t> ends;
+  for (const RowBlock& block : blocks) ends.push_back(block.first + block.rows.count);
+  const PairLists lists =
+      list_pairs(router_.chosen(router_step_, layer_), size(config_.experts.per_token),
+                 size(config_.experts.count), ends);
+  pair_uploads_.send(work_.expert_pairs, {std::as_bytes(std::span(lists.pairs))});
+  ops_.clear_rows(
+      {.out = work_.expert_sums, .type = type_, .rows = rows_, .hidden = size(config_.hidden)});
+  auto run = lists.runs.begin();
+  const auto compute_one = [&](std::uint32_t expert, const Weights& slab) {
+    for (; run != lists.runs.end() && run->expert == expert; ++run)
+      layers_.expert(unit_of(expert), slab, work_.expert_pairs + run->first, run->count, rows_);
+  };
+  const std::uint32_t half = provider.capacity(UnitKind::expert) / 2;
+  for_groups(provider, place, lists.experts, std::clamp(half, 1u, kPrefillGroup),
+             [&](Lease& lease, std::span<const std::uint32_t> group) {
+               for (std::size_t i = 0; i < group.size(); ++i) compute_one(group[i], lease.use(i));
+             });
+  combine(work_.expert_sums, nullptr, 1);
+}
+
+}  // namespace sluice

@@ -1,0 +1,52 @@
+// An operation while it is being declared: what it touches and what it costs.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/device/device.hpp"
+
+namespace sluice {
+
+inline constexpr std::uint64_t kIndexBytes = sizeof(std::int32_t);
+
+// The ranges of one operation, each once; those without bytes are left out.
+class Ranges {
+ public:
+  void add(const void* data, std::uint64_t bytes) { add(range_of(data, bytes)); }
+  void add(Range range) {
+    const auto same = [&](const Range& r) {
+      return r.begin == range.begin && r.size == range.size;
+    };
+    if (range.size == 0 || std::ranges::any_of(view(), same)) return;
+    ranges_.at(count_++) = range;
+  }
+  std::span<const Range> view() const { return {ranges_.data(), count_}; }
+
+ private:
+  std::array<Range, 16> ranges_;
+  std::size_t count_ = 0;
+};
+
+// Declared while it is built, enqueued by put().
+struct Declared {
+  explicit Declared(const char* literal) : name(literal) {}
+
+  const char* name;
+  std::uint64_t bytes = 0, flops = 0;
+  Ranges reads, writes;
+
+  void put(IDevice& device, StreamId stream, const Body& body) const {
+    Op op;
+    op.name = name;
+    op.bytes = bytes;
+    op.flops = flops;
+    op.reads = reads.view();
+    op.writes = writes.view();
+    device.enqueue(stream, op, body);
+  }
+};
+
+}  // namespace sluice

@@ -1,0 +1,119 @@
+// The front end's operations of a layer of experts.
+#include <vector>
+
+#include "core/weights/encoding.hpp"
+#include "models/ops/declared.hpp"
+#include "models/ops/ops.hpp"
+
+namespace sluice {
+namespace {
+
+std::uint64_t matrix_bytes(const ExpertShape& shape, std::uint64_t rows, std::uint64_t columns) {
+  if (shape.encoding == Encoding::native) return rows * columns * size_of(shape.weight_type);
+  return rows *
+         (code_row_bytes(shape.encoding, columns) + scale_row_bytes(shape.encoding, columns));
+}
+
+}  // namespace
+
+void Ops::route(const RouteArgs& args) {
+  const std::uint64_t scores = std::uint64_t{args.rows} * args.experts;
+  const std::uint64_t pairs = std::uint64_t{args.rows} * args.per_token;
+  Declared op("route");
+  op.reads.add(args.scores, scores * size_of(args.type));
+  if (args.given) op.reads.add(args.given, pairs * kIndexBytes);
+  op.writes.add(args.ids, pairs * kIndexBytes);
+  op.writes.add(args.weights, pairs * sizeof(float));
+  if (args.host_ids) op.writes.add(args.host_ids, pairs * kIndexBytes);
+  if (args.host_weights) op.writes.add(args.host_weights, pairs * sizeof(float));
+  op.bytes = scores * size_of(args.type) + pairs * (kIndexBytes + sizeof(float));
+  op.flops = 4 * scores;
+  op.put(device_, stream_,
+         [kernels = kernels_.get(), args](NativeStream stream) { kernels->route(args, stream); });
+}
+
+void Ops::place_experts(const PlaceExpertsArgs& args) {
+  Declared op("place_experts");
+  for (std::uint32_t i = 0; i < args.count; ++i)
+    op.writes.add(args.table + args.ids[i], sizeof(*args.table));
+  op.bytes = args.count * sizeof(*args.table);
+  op.put(device_, stream_, [kernels = kernels_.get(), args](NativeStream stream) {
+    kernels->place_experts(args, stream);
+  });
+}
+
+void Ops::expert_pairs(const ExpertPairsArgs& args, const ExpertReads& with) {
+  const std::uint64_t element = size_of(args.type);
+  const std::uint64_t all = std::uint64_t{args.rows} * args.per_token;
+  const std::uint64_t hidden = args.shape.hidden, inter = args.shape.inter;
+  std::vector<Range> reads{range_of(args.x, args.rows * hidden * element),
+                           range_of(args.ids, all * kIndexBytes),
+                           range_of(args.table, with.experts * sizeof(*args.table))};
+  reads.insert(reads.end(), with.slabs.begin(), with.slabs.end());
+  const Range writes[] = {range_of(args.inner, all * 2 * inter * element),
+                          range_of(args.out, all * hidden * element)};
+  Op op;
+  op.name = "expert_pairs";
+  op.bytes = with.chosen * (matrix_bytes(args.shape, 2 * inter, hidden) +
+                            matrix_bytes(args.shape, hidden, inter)) +
+             with.pairs * (2 * hidden + 4 * inter) * element;
+  op.flops = with.pairs * 6 * hidden * inter;
+  op.reads = reads;
+  op.writes = writes;
+  device_.enqueue(stream_, op, [kernels = kernels_.get(), args](NativeStream stream) {
+    kernels->expert_pairs(args, stream);
+  });
+}
+
+void Ops::combine(const CombineArgs& args) {
+  const std::uint64_t pairs = std::uint64_t{args.rows} * args.per_token;
+  const std::uint64_t row_bytes = args.hidden * size_of(args.type);
+  Declared op("combine");
+  op.reads.add(args.pairs, pairs * row_bytes);
+  if (args.weights) op.reads.add(args.weights, pairs * sizeof(float));
+  op.reads.add(args.residual, args.rows * row_bytes);
+  op.writes.add(args.residual, args.rows * row_bytes);
+  op.bytes = (pairs + 2 * args.rows) * row_bytes;
+  op.flops = 2 * pairs * args.hidden;
+  op.put(device_, stream_,
+         [kernels = kernels_.get(), args](NativeStream stream) { kernels->combine(args, stream); });
+}
+
+void Ops::gather_rows(const GatherRowsArgs& args, std::uint32_t rows) {
+  const std::uint64_t row_bytes = args.hidden * size_of(args.type);
+  Declared op("gather_rows");
+  op.reads.add(args.x, rows * row_bytes);
+  op.reads.add(args.pairs, args.count * kIndexBytes);
+  op.writes.add(args.out, args.count * row_bytes);
+  op.bytes = 2 * args.count * row_bytes;
+  op.put(device_, stream_, [kernels = kernels_.get(), args](NativeStream stream) {
+    kernels->gather_rows(args, stream);
+  });
+}
+
+void Ops::add_rows(const AddRowsArgs& args, std::uint32_t rows) {
+  const std::uint64_t row_bytes = args.hidden * size_of(args.type);
+  Declared op("add_rows");
+  op.reads.add(args.y, args.count * row_bytes);
+  op.reads.add(args.pairs, args.count * kIndexBytes);
+  op.reads.add(args.weights, std::uint64_t{rows} * args.per_token * sizeof(float));
+  op.reads.add(args.sums, rows * row_bytes);
+  op.writes.add(args.sums, rows * row_bytes);
+  op.bytes = 3 * args.count * row_bytes;
+  op.flops = 2 * std::uint64_t{args.count} * args.hidden;
+  op.put(device_, stream_, [kernels = kernels_.get(), args](NativeStream stream) {
+    kernels->add_rows(args, stream);
+  });
+}
+
+void Ops::clear_rows(const ClearRowsArgs& args) {
+  const std::uint64_t bytes = std::uint64_t{args.rows} * args.hidden * size_of(args.type);
+  Declared op("clear_rows");
+  op.writes.add(args.out, bytes);
+  op.bytes = bytes;
+  op.put(device_, stream_, [kernels = kernels_.get(), args](NativeStream stream) {
+    kernels->clear_rows(args, stream);
+  });
+}
+
+}  // namespace sluice
