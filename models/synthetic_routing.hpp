@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/routing.hpp"
+
 namespace sluice {
 
 // A token's experts in a layer: each of its sequence's last token is kept with probability
@@ -15,30 +17,28 @@ namespace sluice {
 // kRecentDepth; else by popularity, the n-th most popular proportional to n^-zipf. Popularity belongs
 // to the layer, all sequences share it.
 //
-// The defaults give one sequence over 128 experts, 8 a token, the hit rates of least recently used
+// The defaults give one sequence of 512 tokens, 8 of 128 experts each, the hit rates of least recently used
 // that Qwen3-30B-A3B has on text: .47 .65 .75 .83 .92 .97 for 8, 16, 24, 32, 48, 64 experts a layer.
 // Popularity and stickiness alone come near these (zipf 1.55, stickiness 0), but only with favourites
 // so fixed that counting uses would be the best policy by far, which it is not on text.
 struct SyntheticRoutingParams {
-  double zipf = 1;
+  double zipf = 1.2;
   double stickiness = 0.25;
-  double recency = 0.65;
+  double recency = 0.55;
   std::uint64_t seed = 1;
 };
 
-class SyntheticRouting {
+class SyntheticRouting final : public IRouting {
  public:
   static constexpr double kRecentDepth = 20;
 
   // Throws Error where a probability is none.
   SyntheticRouting(std::int32_t layers, std::int32_t experts, const SyntheticRoutingParams& params);
 
-  // Fills `ids` with the experts of `layer` for the token at `position` of sequence slot `sequence`,
-  // each once, ascending. For a slot and a layer the positions ascend; 0 begins another sequence. A
-  // function of the seed, the slot, how many sequences began there since begin_run(), and of what was
-  // asked about that sequence before.
+  // A function of the seed, the slot, how many sequences began there since begin_run(), and of what
+  // was asked about that sequence before.
   void choose(std::uint32_t sequence, std::uint32_t position, std::int32_t layer,
-              std::span<std::int32_t> ids);
+              std::span<std::int32_t> ids) override;
 
   // From here on the same calls give the same choices as they did from the start.
   void begin_run() { histories_.clear(); }

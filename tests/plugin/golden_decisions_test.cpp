@@ -67,7 +67,8 @@ TEST_CASE("the policies decide what their golden logs say, on every device") {
                             {"expert_lru", "expert_lru", {}, true},
                             {"expert_lru-global", "expert_lru", {{"scope", "global"}}, true},
                             {"expert_lfu", "expert_lfu", {}, true},
-                            {"expert_s3fifo", "expert_s3fifo", {}, true}};
+                            {"expert_s3fifo", "expert_s3fifo", {}, true},
+                            {"expert_prefetch", "expert_prefetch", {}, true}};
   for (const Choice& choice : choices) {
     const fs::path golden =
         fs::path(SLUICE_TEST_DATA) / "decisions" / (std::string(choice.file) + ".jsonl");

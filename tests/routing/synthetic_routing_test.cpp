@@ -52,15 +52,15 @@ std::array<double, 6> hit_rates(SyntheticRouting& routing, std::uint32_t tokens)
 
 TEST_CASE("by default least recently used hits what it hits on the real model") {
   const std::array real{.47, .65, .75, .83, .92, .97};
-  for (const std::uint64_t seed : {1u, 2u, 3u})
-    for (const std::uint32_t tokens : {256u, 1024u}) {
-      SyntheticRouting routing(kLayers, kExperts, {.seed = seed});
-      const std::array<double, 6> rates = hit_rates(routing, tokens);
-      for (std::size_t i = 0; i < rates.size(); ++i) {
-        CAPTURE(seed, tokens, kHeld[i], rates[i], real[i]);
-        CHECK(std::abs(rates[i] - real[i]) < 0.03);
-      }
+  for (const std::uint64_t seed : {1u, 2u, 3u}) {
+    constexpr std::uint32_t tokens = 512;
+    SyntheticRouting routing(kLayers, kExperts, {.seed = seed});
+    const std::array<double, 6> rates = hit_rates(routing, tokens);
+    for (std::size_t i = 0; i < rates.size(); ++i) {
+      CAPTURE(seed, tokens, kHeld[i], rates[i], real[i]);
+      CHECK(std::abs(rates[i] - real[i]) < 0.03);
     }
+  }
 }
 
 TEST_CASE("choices are sets in order, a function of seed, sequence and what came before") {

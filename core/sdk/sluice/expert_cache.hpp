@@ -106,9 +106,10 @@ class ExpertCache : public RingPolicy {
       unit = layered_ ? candidates.newer_in_layer(unit) : candidates.newer(unit);
     return unit;
   }
-  // A wish takes no slot of what is needed before it.
+  // A wish takes no slot of what is needed before it, a guess none of what is guessed beside it.
   bool may_go(UnitId unit, const Candidates& candidates) const {
-    return candidates.contains(unit) && candidates.next_in(unit) > place_;
+    return candidates.contains(unit) && candidates.next_in(unit) > place_ &&
+           std::find(guesses_.begin(), guesses_.end(), unit) == guesses_.end();
   }
   // Of what a rule wants to know, prefills that bypass left out: an expert was needed (`hit`: it was
   // there), has joined its pool, has left it. A miss is used() before it has entered().
@@ -119,12 +120,17 @@ class ExpertCache : public RingPolicy {
   virtual void entered(UnitId unit) { static_cast<void>(unit); }
   virtual void left(UnitId unit) { static_cast<void>(unit); }
 
-  // A wish for an expert that no step has named.
-  Asked guess(UnitId unit, Actions& actions) {
+  // Wishes for experts that no step has named; `brought` is called for each that was not there.
+  template <typename F>
+  void guess(std::span<const UnitId> units, Actions& actions, const F& brought) {
     passing_ = false;
-    const Asked answer = actions.prefetch(unit);
-    if (answer == Asked::accepted) enter(unit);
-    return answer;
+    guesses_ = units;
+    for (const UnitId unit : units) {
+      if (actions.prefetch(unit) != Asked::accepted) continue;
+      enter(unit);
+      brought(unit);
+    }
+    guesses_ = {};
   }
 
   bool is_layered() const { return layered_; }
@@ -254,7 +260,8 @@ class ExpertCache : public RingPolicy {
   std::vector<std::uint32_t> share_, held_;  // index: pool
   std::vector<std::uint64_t> visits_;        // index: layer
 
-  bool passing_ = false;  // the step is of a prefill that bypasses
+  std::span<const UnitId> guesses_;  // at hand
+  bool passing_ = false;             // the step is of a prefill that bypasses
   // What such prefills have loaded, oldest first.
   std::set<std::pair<std::uint64_t, UnitId>> passed_;
   std::vector<std::uint64_t> passed_at_;  // index: UnitId; 0: it is not among them

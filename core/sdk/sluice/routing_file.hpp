@@ -7,11 +7,13 @@
 // A step is one pass over the model. Steps ascend, within each the layers; a line is one token's
 // choice, and lines of one step and layer are the tokens that passed together. Weights may be missing.
 #pragma once
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sluice/policy.hpp"
