@@ -124,6 +124,7 @@ class CellRun {
     result.counters = session_.counters();
     if (cell_.playback) result.difference = cell_.playback->difference_at_end();
     if (!result.tokens.empty()) result.figures["tokens_hash"] = hash_tokens(result.tokens);
+    session_.end_routing();
     session_.end_decisions(result.figures.value("tokens_hash", Json(nullptr)));
     for (const RepeatFigures& repeat : repeats)
       if (result.reasons.empty()) check_moved(repeat, result);
@@ -137,6 +138,7 @@ class CellRun {
   void describe(CellResult& result) {
     result.device = session_.device().info().name;
     result.weights = session_.weights();
+    result.notes = session_.notes();
     result.figures["pinned_bytes"] = session_.pinned_bytes();
     result.figures["unpinned_bytes"] = session_.unpinned_bytes();
     result.figures["kept_bytes"] = session_.kept_bytes();
@@ -176,6 +178,7 @@ class CellRun {
       requests[i].max_new_tokens = generation.max_new_tokens;
       requests[i].ignore_eos = generation.ignore_eos;
     }
+    session_.begin_run();
     StopWatch stops(*cell_.model, generation.stop_texts, requests.size());
     SpentMeter spent(session_, cell_.batch);
     const PhaseBook before = session_.phases();

@@ -17,6 +17,7 @@ struct CellResult {
   Json shape = Json::object();       // what the engine set up
   Counters counters;                 // of the engine, over warm-up and repeats
   std::string difference;            // of what was played back from its record; empty: none
+  std::vector<std::string> notes;    // of the policy
   std::string weights;               // tokens must equal those of any other cell with the same
   std::string device;
   // Of the last repeat, by prompt; none where the device was simulated.

@@ -32,7 +32,9 @@ std::string shape_hint(const std::string& name) {
       name);
 }
 
-ModelLocation make_model(const Settings& settings, const std::string& file) {
+}  // namespace
+
+ModelLocation model_location(const Settings& settings, const std::string& file) {
   if (const Setting* path = settings.find("model.path")) {
     const std::string name = path->value.get<std::string>();
     const std::filesystem::path found = find_path(name, path->place, "model", shape_hint(name));
@@ -47,6 +49,8 @@ ModelLocation make_model(const Settings& settings, const std::string& file) {
   throw InputError("{}: no model; give model: {{path: DIRECTORY}} or model: {{synthetic: NAME}}",
                    file.empty() ? "model" : file);
 }
+
+namespace {
 
 DeviceSpec make_device_spec(const Settings& settings) {
   DeviceSpec spec;
@@ -72,7 +76,9 @@ DeviceSpec make_device_spec(const Settings& settings) {
   return spec;
 }
 
-PolicyChoice make_policy_choice(const Settings& settings) {
+}  // namespace
+
+PolicyChoice policy_choice(const Settings& settings) {
   const Json value = settings.value("policy");
   PolicyChoice choice{value["plugin"].get<std::string>(), value["params"].get<ParamValues>(),
                       settings.place("policy")};
@@ -82,7 +88,7 @@ PolicyChoice make_policy_choice(const Settings& settings) {
   return choice;
 }
 
-BudgetSpec make_budget(const Settings& settings) {
+BudgetSpec budget_spec(const Settings& settings) {
   if (settings.find("budget.bytes"))
     return ByteBudget{settings.value("budget.bytes").get<std::uint64_t>()};
   if (settings.find("budget.expert_slots"))
@@ -90,6 +96,16 @@ BudgetSpec make_budget(const Settings& settings) {
   const Json layers = settings.value("budget.gpu_layer_budget");
   if (layers.is_string()) return AutoBudget{};
   return LayerBudget{layers.get<std::uint32_t>()};
+}
+
+namespace {
+
+std::optional<SyntheticRoutingParams> make_routing(const Settings& settings) {
+  if (!settings.find("model.routing.zipf")) return std::nullopt;
+  const auto real = [&](const char* key) { return settings.value(key).get<double>(); };
+  return SyntheticRoutingParams{real("model.routing.zipf"), real("model.routing.stickiness"),
+                                real("model.routing.recency"),
+                                settings.value("model.routing.seed").get<std::uint64_t>()};
 }
 
 std::optional<DType> make_dtype(const Settings& settings) {
@@ -178,14 +194,15 @@ Experiment make_experiment(const Settings& settings, const std::string& file) {
                     : file.empty()        ? "the command line"
                                           : std::filesystem::path(file).stem().string();
   experiment.inputs["name"] = experiment.name;
-  experiment.model = make_model(settings, file);
+  experiment.model = model_location(settings, file);
   if (const auto* checkpoint = std::get_if<CheckpointLocation>(&experiment.model))
     experiment.inputs["model"]["path"] = checkpoint->directory.string();
+  experiment.routing = make_routing(settings);
   experiment.device = make_device_spec(settings);
   if (settings.find("device.pinned_limit"))
     experiment.pinned_limit = settings.value("device.pinned_limit").get<std::uint64_t>();
-  experiment.policy = make_policy_choice(settings);
-  experiment.budget = make_budget(settings);
+  experiment.policy = policy_choice(settings);
+  experiment.budget = budget_spec(settings);
   // No budget changes what these do: cells that differ in nothing else are one.
   if (is_reserved_policy(experiment.policy.name)) experiment.inputs["budget"] = nullptr;
   experiment.dtype = make_dtype(settings);

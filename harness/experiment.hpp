@@ -12,6 +12,7 @@
 #include "harness/settings.hpp"
 #include "models/model_source.hpp"
 #include "models/ops/kernels.hpp"
+#include "models/synthetic_routing.hpp"
 
 namespace sluice {
 
@@ -40,6 +41,7 @@ struct GenerationChoice {
 struct Experiment {
   std::string name;
   ModelLocation model;
+  std::optional<SyntheticRoutingParams> routing;  // in place of the routers' choice
   DeviceSpec device;
   std::optional<std::uint64_t> pinned_limit;  // bytes of weights that may be pinned
   PolicyChoice policy;
@@ -53,6 +55,11 @@ struct Experiment {
 // Throws InputError for what one key alone cannot show: no model, a file that is not there, values
 // that contradict each other. `file` is the experiment's, or empty.
 Experiment make_experiment(const Settings& settings, const std::string& file);
+
+// Parts of it, for what needs no more of the settings.
+ModelLocation model_location(const Settings& settings, const std::string& file);
+PolicyChoice policy_choice(const Settings& settings);
+BudgetSpec budget_spec(const Settings& settings);
 
 // What a cell is called in tables and messages: "ring_prefetch depth=2".
 std::string policy_label(const Json& inputs);

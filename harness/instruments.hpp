@@ -11,6 +11,7 @@ namespace sluice {
 struct Instruments {
   bool audit = false;                          // a race makes the cell not valid
   std::filesystem::path trace{}, decisions{};  // files to write; empty: none
+  std::filesystem::path routing_file{};        // likewise, of what the routers choose
   DecisionSink* listener = nullptr;  // hears the decisions where no file of them is written
   RoutingHooks routing{};
 
@@ -20,7 +21,10 @@ struct Instruments {
       if (file.empty()) return file;
       return file.parent_path() / (file.stem().string() + "-" + id + file.extension().string());
     };
-    return {audit, own(trace), own(decisions), listener, routing};
+    Instruments out = *this;
+    for (std::filesystem::path* file : {&out.trace, &out.decisions, &out.routing_file})
+      *file = own(*file);
+    return out;
   }
 };
 

@@ -26,6 +26,32 @@ constexpr auto kKeys = std::to_array<Key>({
      .max = kMost,
      .needs = "model.synthetic",
      .help = "of the synthetic weights"},
+    {.path = "model.routing.zipf",
+     .type = KeyType::real,
+     .max = 10,
+     .help =
+         "experts are not the router's choice but synthetic, with the reuse of a trained model: "
+         "the n-th most popular is drawn proportional to n^-zipf; 1.2 fits Qwen3-30B-A3B"},
+    {.path = "model.routing.stickiness",
+     .type = KeyType::real,
+     .fallback = "0.25",
+     .max = 1,
+     .needs = "model.routing.zipf",
+     .help = "the probability that an expert of a sequence's last token is kept"},
+    {.path = "model.routing.recency",
+     .type = KeyType::real,
+     .fallback = "0.55",
+     .max = 1,
+     .needs = "model.routing.zipf",
+     .help =
+         "of the others: the probability that one comes from those that the sequence used lately, "
+         "whatever its popularity"},
+    {.path = "model.routing.seed",
+     .type = KeyType::integer,
+     .fallback = "1",
+     .max = kMost,
+     .needs = "model.routing.zipf",
+     .help = "of the synthetic routing"},
 
     {.path = "device.kind",
      .type = KeyType::choice,

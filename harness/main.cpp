@@ -35,6 +35,7 @@ int main(int argc, char** argv) {
   sluice::ExitCode exit_code;
   sluice::add_run(app, exit_code);
   sluice::add_sweep(app, exit_code);
+  sluice::add_profile(app, exit_code);
   sluice::add_predict(app, exit_code);
   sluice::add_generate(app, exit_code);
   sluice::add_eval(app);

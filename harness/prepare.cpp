@@ -112,6 +112,7 @@ std::string identity(const PreparedCell& cell) {
   if (instruments.audit) content["audit"] = true;
   if (!instruments.trace.empty()) content["trace"] = true;
   if (!instruments.decisions.empty()) content["decisions"] = true;
+  if (!instruments.routing_file.empty()) content["routing"] = true;
   const std::string text = to_line(content);
   const auto bytes = std::as_bytes(std::span(text));
   return fmt::format("{:016x}{:016x}", hash_bytes(bytes, 1), hash_bytes(bytes, 2));
@@ -157,6 +158,9 @@ PreparedCell prepare(Experiment experiment, ModelCache& models, PluginCache& plu
   cell.model = &models.open(cell.experiment.model);
   cell.dtype = cell.experiment.dtype.value_or(cell.model->source.config.dtype);
   models.host(cell.experiment.device);
+  if (cell.experiment.routing && cell.model->source.config.experts.count == 0)
+    throw InputError("{}: model.routing is given, but {} has no experts", cell.experiment.name,
+                     cell.model->name);
   prepare_policy(cell, plugins);
   prepare_prompts(cell);
   prepare_context(cell);

@@ -52,6 +52,15 @@ Json plugin_info(const PreparedCell& cell) {
           {"compiler", cell.plugin->descriptor().identity->signature.data()}};
 }
 
+// Whose choice the experts were.
+Json routing_info(const PreparedCell& cell) {
+  if (cell.model->source.config.experts.count == 0) return nullptr;
+  if (const auto& synthetic = cell.experiment.routing)
+    return fmt::format("synthetic: zipf {}, stickiness {}, recency {}, seed {}", synthetic->zipf,
+                       synthetic->stickiness, synthetic->recency, synthetic->seed);
+  return cell.experiment.device.kind == DeviceKind::sim ? "uniform" : "the router's";
+}
+
 // The first prompt and what came out, for a person to look at.
 Json sample_of(const PreparedCell& cell, const CellResult& result) {
   if (result.tokens.empty() || !cell.model->tokenizer) return nullptr;
@@ -66,7 +75,9 @@ Json token_inputs(const Json& record) {
   Json inputs = record.at("inputs");
   for (const char* key : {"policy", "budget", "measure", "name"}) inputs.erase(key);
   for (const char* key : {"link_gbps", "memory_limit", "pinned_limit"}) inputs["device"].erase(key);
-  for (const char* key : {"batch", "context"}) inputs["generation"].erase(key);
+  // Synthetic routing belongs to a place in the batch.
+  if (!inputs["model"].contains("routing")) inputs["generation"].erase("batch");
+  inputs["generation"].erase("context");
   inputs["model"]["content"] = record.at("context").at("model");
   inputs["model"]["weights"] = record.at("context").at("weights");
   return inputs;
@@ -109,6 +120,8 @@ Json make_record(const PreparedCell& cell, const CellResult& result) {
             {"positions", cell.context},
             {"plugin", plugin_info(cell)},
             {"weights", result.weights},
+            {"routing", routing_info(cell)},
+            {"notes", result.notes},
             {"shape", result.shape}}},
           {"figures", std::move(figures)},
           {"sample", sample_of(cell, result)}};

@@ -5,6 +5,8 @@
 #include "core/engine/figures.hpp"
 #include "core/engine/guarded_policy.hpp"
 #include "core/error.hpp"
+#include "harness/printable.hpp"
+#include "harness/progress.hpp"
 #include "harness/value.hpp"
 
 namespace sluice {
@@ -50,7 +52,7 @@ Session::Session(const PreparedCell& cell, ModelCache& models, bool poison)
       compute_(device_->make_stream(Resource::compute, "compute")) {
   try {
     decoder_ = std::make_unique<Decoder>(*device_, compute_, cell.model->source.config, *weights_,
-                                         cell.dtype, limits_of(cell), cell.instruments.routing);
+                                         cell.dtype, limits_of(cell), routing_hooks(cell));
     make_provider(cell, poison);
   } catch (const MemoryLimitError& error) {
     explain_memory(cell, error.what());
@@ -84,6 +86,41 @@ IDevice* Session::instrumented(const PreparedCell& cell) {
     top = audit_.get();
   }
   return top;
+}
+
+RoutingHooks Session::routing_hooks(const PreparedCell& cell) {
+  RoutingHooks hooks = cell.instruments.routing;
+  const ExpertConfig& experts = cell.model->source.config.experts;
+  if (cell.experiment.routing) {
+    routing_ = std::make_unique<SyntheticRouting>(cell.model->source.config.layers, experts.count,
+                                                  *cell.experiment.routing);
+    hooks.given = routing_.get();
+  }
+  if (!cell.instruments.routing_file.empty()) {
+    std::uint64_t largest = 0;
+    for (const UnitInfo& unit : layout_.units())
+      if (unit.kind == UnitKind::expert) largest = std::max(largest, unit.size(Encoding::native));
+    if (largest == 0)
+      throw InputError("{}: {} has no experts, so nothing is routed", cell.experiment.name,
+                       cell.model->name);
+    routing_file_ = std::make_unique<RoutingFile>(
+        cell.instruments.routing_file,
+        RoutingShape{cell.model->source.config.layers, experts.count, experts.per_token, largest});
+    hooks.sink = routing_file_.get();
+  }
+  return hooks;
+}
+
+void Session::end_routing() {
+  if (routing_file_) routing_file_->finish();
+}
+
+void Session::begin_run() {
+  if (routing_) routing_->begin_run();
+}
+
+std::vector<std::string> Session::notes() const {
+  return engine_ ? engine_->shape().notes : std::vector<std::string>{};
 }
 
 void Session::begin_section(const std::string& name) {
@@ -134,6 +171,7 @@ void Session::make_provider(const PreparedCell& cell, bool poison) {
                                      options);
   if (decisions_ && std::holds_alternative<AutoBudget>(budget))
     decisions_->found_budget(engine_->shape());
+  for (const std::string& note : notes()) say(fmt::format("{}: {}", choice.name, printable(note)));
 }
 
 void Session::check_host_memory(const PreparedCell& cell) const {

@@ -15,6 +15,7 @@
 #include "harness/prepare.hpp"
 #include "harness/transfers.hpp"
 #include "models/generator.hpp"
+#include "models/routing_file.hpp"
 
 namespace sluice {
 
@@ -32,6 +33,12 @@ class Session {
   // What the policy decides from now on is not in the log of decisions, which ends with the counters
   // and this hash (null: there are no tokens).
   void end_decisions(const nlohmann::json& tokens_hash);
+  // What the routers choose from now on is not in the file of routing, which is complete.
+  void end_routing();
+  // Another run over the same prompts begins: synthetic routing begins anew.
+  void begin_run();
+  // What the policy wants the user to know; see Layout::notes.
+  std::vector<std::string> notes() const;
   // Gives everything on the device back and completes the files. Returns the races that were found.
   // Nothing but this can be asked afterwards.
   std::vector<Race> finish();
@@ -63,6 +70,7 @@ class Session {
 
  private:
   IDevice* instrumented(const PreparedCell& cell);
+  RoutingHooks routing_hooks(const PreparedCell& cell);
   void make_provider(const PreparedCell& cell, bool poison);
   std::uint32_t slots_of(UnitKind kind) const;  // of the engine's; else 0
   void check_host_memory(const PreparedCell& cell) const;
@@ -80,6 +88,8 @@ class Session {
   std::unique_ptr<AuditDevice> audit_;
   IDevice* device_;  // the topmost of these
   StreamId compute_ = 0;
+  std::unique_ptr<SyntheticRouting> routing_;  // null: the routers'
+  std::unique_ptr<RoutingFile> routing_file_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<DecisionFile> decisions_;
   std::unique_ptr<Engine> engine_;              // or

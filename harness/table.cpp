@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-using Row = std::vector<std::string>;
+using Row = TableRow;
 
 std::string number(const Json& value, int digits) {
   return value.is_number() ? fmt::format("{:.{}f}", value.get<double>(), digits) : "-";
@@ -52,7 +52,9 @@ std::vector<std::string> differing_inputs(std::span<const Json> records) {
 
 bool is_predicted(const Json& record) { return record.value("predicted", false); }
 
-std::string print(const std::vector<Row>& rows) {
+}  // namespace
+
+std::string format_rows(const std::vector<TableRow>& rows) {
   std::vector<std::size_t> widths(rows.front().size());
   for (const Row& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
@@ -66,8 +68,6 @@ std::string print(const std::vector<Row>& rows) {
   }
   return out;
 }
-
-}  // namespace
 
 std::string format_table(std::span<const Json> records) {
   if (records.empty()) return "";
@@ -103,7 +103,7 @@ std::string format_table(std::span<const Json> records) {
       reasons += fmt::format("not valid: {}, budget {}: {}\n", policy_label(inputs),
                              budget_label(inputs), printable(plain(reason)));
   }
-  return print(rows) + (reasons.empty() ? "" : "\n" + reasons);
+  return format_rows(rows) + (reasons.empty() ? "" : "\n" + reasons);
 }
 
 }  // namespace sluice

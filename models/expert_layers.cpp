@@ -3,22 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "models/expert_groups.hpp"
+
 namespace sluice {
 namespace {
 
-// Experts of a step of a prefill, at most: they are read one after the other, so that more would only
-// hold slots that the ones behind them could be brought to.
-constexpr std::uint32_t kPrefillGroup = 8;
-
 std::uint32_t size(std::int32_t n) { return static_cast<std::uint32_t>(n); }
-
-std::vector<UnitId> first_experts(const ModelView& view) {
-  std::vector<UnitId> out(static_cast<std::size_t>(view.layers), kNoUnit);
-  for (const UnitInfo& unit : view.units)
-    if (unit.kind == UnitKind::expert && unit.expert == 0)
-      out[static_cast<std::size_t>(unit.layer)] = unit.id;
-  return out;
-}
 
 // Slabs that lie side by side are one range.
 std::vector<Range> joined_ranges(std::span<const PlacedExpert> experts) {
@@ -112,8 +102,8 @@ void ExpertLayers::decode(ILayerProvider& provider, std::size_t place) {
   std::vector<std::uint32_t> experts;
   for (std::uint32_t expert = 0; expert < pairs_of_.size(); ++expert)
     if (pairs_of_[expert] != 0) experts.push_back(expert);
-  const std::uint32_t capacity = provider.capacity(UnitKind::expert);
-  const std::size_t most = experts.size() <= capacity ? experts.size() : std::max(1u, capacity / 2);
+  const std::size_t most =
+      experts_of_a_step(phase_, experts.size(), provider.capacity(UnitKind::expert));
   for_groups(provider, place, experts, most,
              [&](Lease& lease, std::span<const std::uint32_t> group) {
                compute_here_first(lease, group);
@@ -230,8 +220,9 @@ void ExpertLayers::prefill(ILayerProvider& provider, std::size_t place,
     for (; run != lists.runs.end() && run->expert == expert; ++run)
       layers_.expert(unit_of(expert), slab, work_.expert_pairs + run->first, run->count, rows_);
   };
-  const std::uint32_t half = provider.capacity(UnitKind::expert) / 2;
-  for_groups(provider, place, lists.experts, std::clamp(half, 1u, kPrefillGroup),
+  const std::size_t most =
+      experts_of_a_step(phase_, lists.experts.size(), provider.capacity(UnitKind::expert));
+  for_groups(provider, place, lists.experts, most,
              [&](Lease& lease, std::span<const std::uint32_t> group) {
                for (std::size_t i = 0; i < group.size(); ++i) compute_one(group[i], lease.use(i));
              });

@@ -9,13 +9,11 @@ namespace sluice {
 
 inline constexpr std::array<std::string_view, 4> kAnswers{"accepted", "already", "no_slot",
                                                           "refused"};
-inline constexpr std::array<std::string_view, 3> kPhases{"prefill", "decode", "verify"};
 inline constexpr std::array<std::string_view, 2> kPlaces{"device", "host"};
 
 constexpr std::string_view name_of(Asked answer) {
   return kAnswers[static_cast<std::size_t>(answer)];
 }
-constexpr std::string_view name_of(Phase phase) { return kPhases[static_cast<std::size_t>(phase)]; }
 constexpr std::string_view name_of(Place place) { return kPlaces[static_cast<std::size_t>(place)]; }
 
 }  // namespace sluice

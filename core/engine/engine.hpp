@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/device/device.hpp"
 #include "core/engine/budget.hpp"
@@ -34,7 +35,8 @@ struct EngineShape {
   std::uint32_t lanes = 0;
   std::uint64_t slot_bytes = 0;  // of all of those: each the kind's Footprint::slot_bytes
   std::uint64_t staging_bytes = 0;
-  std::uint64_t head_bytes = 0;  // exact; the head is always kept and in no slot of a kind
+  std::uint64_t head_bytes = 0;    // exact; the head is always kept and in no slot of a kind
+  std::vector<std::string> notes;  // Layout::notes
 };
 
 class Engine final : public ILayerProvider {

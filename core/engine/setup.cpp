@@ -54,6 +54,7 @@ Setup set_up(const ModelView& model, GuardedPolicy& policy, const BudgetSpec& bu
   out.shape.slot_bytes = out.footprint.bytes_of(out.plan.slots());
   out.shape.staging_bytes = out.footprint.staging_bytes;
   out.shape.head_bytes = out.footprint.head_bytes;
+  out.shape.notes = out.layout.notes;
   return out;
 }
 

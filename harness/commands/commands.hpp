@@ -12,6 +12,7 @@ struct ExitCode {
 
 void add_run(CLI::App& app, ExitCode& exit_code);
 void add_sweep(CLI::App& app, ExitCode& exit_code);
+void add_profile(CLI::App& app, ExitCode& exit_code);
 void add_predict(CLI::App& app, ExitCode& exit_code);
 void add_generate(CLI::App& app, ExitCode& exit_code);
 void add_eval(CLI::App& app);

@@ -73,6 +73,7 @@ void ExperimentOptions::add_to(CLI::App& command) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   add_key(command, "--gpu-layer-budget", "budget.gpu_layer_budget");
+  add_key(command, "--expert-slots", "budget.expert_slots");
   add_device(command);
   add_key(command, "--dtype", "dtype");
   command.add_option("--plugin-dir", plugin_dirs_, "where else policies are; may be repeated")

@@ -16,8 +16,8 @@ std::vector<Override> model_overrides(const std::string& model, const std::strin
 std::vector<Override> param_overrides(const std::vector<std::string>& params,
                                       const std::string& option);
 
-// --policy --param --gpu-layer-budget --device --machine --dtype --set --plugin-dir. Values are checked where
-// a file's would be, so the messages are the same.
+// --policy --param --gpu-layer-budget --expert-slots --device --machine --dtype --set --plugin-dir. Values
+// are checked where a file's would be, so the messages are the same.
 class ExperimentOptions {
  public:
   void add_to(CLI::App& command);

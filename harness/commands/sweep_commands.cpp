@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "harness/commands/commands.hpp"
 #include "harness/commands/options.hpp"
+#include "harness/commands/predict_routing.hpp"
 #include "harness/progress.hpp"
 #include "harness/record.hpp"
 #include "harness/sweep.hpp"
@@ -14,11 +15,14 @@
 namespace sluice {
 namespace {
 
-enum class Mode { run, sweep, predict };
+enum class Mode { run, sweep, predict, profile };
+
+// Of one experiment, its sweep left aside.
+bool is_single(Mode mode) { return mode == Mode::run || mode == Mode::profile; }
 
 struct SweepCommand {
   ExperimentOptions experiment;
-  std::string file, out;
+  std::string file, out, routing;
   bool json = false, help_keys = false;
   ExitCode* exit_code = nullptr;
 };
@@ -39,10 +43,20 @@ Document document_of(const SweepCommand& command, Mode mode) {
   if (mode == Mode::predict)
     overrides.push_back(
         plain_override("device.kind", std::string(name_of(DeviceKind::sim)), "predict"));
+  if (mode == Mode::profile) {  // what is recorded is one run
+    overrides.push_back(plain_override("measure.warmup", "0", "profile"));
+    overrides.push_back(plain_override("measure.repeats", "1", "profile"));
+  }
   Document document = read_document(load_yaml(command.file), overrides);
   if (mode == Mode::predict) document.forget("device.link_gbps");  // the machine has its own
-  if (mode == Mode::run) document.axes.clear();
+  if (is_single(mode)) document.axes.clear();
   return document;
+}
+
+Instruments instruments_of(const SweepCommand& command, Mode mode) {
+  Instruments instruments = command.experiment.instruments();
+  if (mode == Mode::profile) instruments.routing_file = command.routing;
+  return instruments;
 }
 
 void execute(SweepCommand& command, Mode mode) {
@@ -50,6 +64,8 @@ void execute(SweepCommand& command, Mode mode) {
     fmt::print("{}", describe_keys());
     return;
   }
+  if (mode == Mode::predict && !command.routing.empty())
+    return predict_routing(command.experiment, command.file, command.routing, command.json);
   if (command.file.empty()) throw InputError("EXPERIMENT is missing; a YAML file, see --help-keys");
 
   // Everything is checked before anything is written or run.
@@ -59,26 +75,27 @@ void execute(SweepCommand& command, Mode mode) {
   std::set<std::string> ids;
   for (const Settings& settings : expand(document_of(command, mode))) {
     PreparedCell cell = prepare(make_experiment(settings, command.file), models, plugins,
-                                command.experiment.instruments());
+                                instruments_of(command, mode));
     if (!ids.insert(cell.id).second) continue;
     cells.push_back(std::move(cell));
     Instruments& instruments = cells.back().instruments;
-    if (mode != Mode::run) instruments = instruments.of_cell(cells.back().id);
+    if (!is_single(mode)) instruments = instruments.of_cell(cells.back().id);
   }
 
   std::string out = command.out;
   if (out.empty() && mode == Mode::sweep) out = "results/" + cells.front().experiment.name;
   std::optional<ResultsFile> results;
-  if (!out.empty()) results.emplace(out, mode != Mode::run);
+  if (!out.empty()) results.emplace(out, !is_single(mode));
   std::vector<Json> records =
-      run_sweep(cells, models, results ? &*results : nullptr, {.rethrow = mode == Mode::run});
+      run_sweep(cells, models, results ? &*results : nullptr, {.rethrow = is_single(mode)});
 
   if (command.json)
-    fmt::print("{}\n", to_line(mode == Mode::run ? records.front() : Json(records)));
+    fmt::print("{}\n", to_line(is_single(mode) ? records.front() : Json(records)));
   else
     fmt::print("{}", format_table(records));
   if (!command.json) print_sample(records);
   std::fflush(stdout);
+  if (mode == Mode::profile) say(fmt::format("routing is in {}", command.routing));
   if (results) say(fmt::format("results are in {}", results->path().string()));
   const bool any_valid = std::any_of(records.begin(), records.end(),
                                      [](const Json& record) { return record["valid"] == true; });
@@ -94,6 +111,17 @@ void add_common(CLI::App& command, ExitCode& exit_code, Mode mode) {
   command.add_option("--out", options->out, "the directory of results.jsonl")->type_name("DIR");
   command.add_flag("--json", options->json, "records in place of the table");
   command.add_flag("--help-keys", options->help_keys, "every key of an experiment, and exit");
+  if (mode == Mode::predict)
+    command
+        .add_option("--routing", options->routing,
+                    "in place of times: what policies and budgets hit of recorded routing, as "
+                    "`sluice profile` writes it, beside the best possible; --policy and "
+                    "--expert-slots may be lists")
+        ->type_name("FILE");
+  if (mode == Mode::profile)
+    command.add_option("--routing", options->routing, "the file to write")
+        ->type_name("FILE")
+        ->required();
   command.callback([options, mode] { execute(*options, mode); });
 }
 
@@ -109,6 +137,14 @@ void add_sweep(CLI::App& app, ExitCode& exit_code) {
                                  "runs every combination of an experiment's sweep; goes on "
                                  "where it was interrupted"),
              exit_code, Mode::sweep);
+}
+
+void add_profile(CLI::App& app, ExitCode& exit_code) {
+  add_common(
+      *app.add_subcommand("profile",
+                          "runs an experiment once and writes down which experts its routers "
+                          "choose, for `predict --routing` and policies that pin"),
+      exit_code, Mode::profile);
 }
 
 void add_predict(CLI::App& app, ExitCode& exit_code) {

@@ -109,6 +109,7 @@ TEST_CASE("with experts every policy at every budget gives the resident run", "[
     CAPTURE(path.filename());
     ModelRig rig(path);
     compare_all(rig, policy_cases());
+    compare_all(rig, expert_cases());
   }
 }
 
@@ -116,6 +117,7 @@ TEST_CASE("with experts in codes every policy at every budget gives the resident
           "[experts]") {
   ModelRig rig(checkpoint("qwen3moe-tiny"), {}, make_test_device(), {}, Stored::all);
   compare_all(rig, quantised_cases());
+  compare_all(rig, quantised_expert_cases());
 }
 
 // Neighbours in a layer lie in different encodings.

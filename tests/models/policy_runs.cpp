@@ -28,8 +28,22 @@ constexpr PolicyCase kQuantised[] = {
     {"int4_prefetch", 1, Encoding::int4, "bf16", "bf16"},
 };
 
+constexpr PolicyCase cache(const char* name, const char* scope, const char* prefill,
+                           Encoding encoding = Encoding::native) {
+  return {name, 0, encoding, nullptr, nullptr, scope, prefill};
+}
+constexpr PolicyCase kExperts[] = {
+    cache("expert_lru", "layer", "bypass"),     cache("expert_lru", "global", "share"),
+    cache("expert_lfu", "layer", "share"),      cache("expert_lfu", "global", "bypass"),
+    cache("expert_s3fifo", "layer", "bypass"),  cache("expert_s3fifo", "global", "share"),
+    cache("expert_prefetch", "layer", "bypass")};
+constexpr PolicyCase kQuantisedExperts[] = {cache("expert_lru", "layer", "bypass", Encoding::int8),
+                                            cache("expert_lfu", "layer", "share", Encoding::int4)};
+
 }  // namespace
 
+std::span<const PolicyCase> expert_cases() { return kExperts; }
+std::span<const PolicyCase> quantised_expert_cases() { return kQuantisedExperts; }
 std::span<const PolicyCase> policy_cases() { return kPolicies; }
 
 PolicyPtr policy_of(const PolicyCase& one) {
@@ -37,6 +51,9 @@ PolicyPtr policy_of(const PolicyCase& one) {
   if (one.depth) values["depth"] = std::to_string(one.depth);
   if (one.resident) values["resident"] = one.resident;
   if (one.head) values["head"] = one.head;
+  if (one.scope) values["scope"] = one.scope;
+  if (one.prefill) values["prefill"] = one.prefill;
+  if (one.scope && one.encoding != Encoding::native) values["encoding"] = name_of(one.encoding);
   return make_policy(load_plugin(policy_directory() / (std::string(one.name) + ".so")), values);
 }
 

@@ -17,6 +17,8 @@ struct PolicyCase {
   Encoding encoding = Encoding::native;  // in which every unit but the head crosses the link
   const char* resident = nullptr;        // the parameters, where it has them
   const char* head = nullptr;
+  const char* scope = nullptr;    // of caches of experts, whose parameter `encoding` is the above
+  const char* prefill = nullptr;  // likewise
 };
 // Those that move weights as they are stored.
 std::span<const PolicyCase> policy_cases();
@@ -24,6 +26,10 @@ PolicyPtr policy_of(const PolicyCase& one);
 
 // Those over codes.
 std::span<const PolicyCase> quantised_cases();
+
+// Caches of experts, over weights as they are stored and over codes.
+std::span<const PolicyCase> expert_cases();
+std::span<const PolicyCase> quantised_expert_cases();
 
 // A few prompts of different lengths, in need of 80 positions at most.
 std::vector<GenerationRequest> requests_for(std::int32_t vocab);

@@ -67,9 +67,12 @@ std::size_t compare_decisions(const std::filesystem::path& checkpoint) {
   ModelRig slow_link(checkpoint, {}, make_sim_device(machine_with(0.01, 1)));
   ModelRig fast_link(checkpoint, {}, make_sim_device(machine_with(10, 0.1)));
   const std::vector<BudgetSpec> budgets = budgets_of(cpu.weights().view());
+  std::vector<PolicyCase> cases(policy_cases().begin(), policy_cases().end());
+  if (cpu.config().experts.count > 0)
+    cases.insert(cases.end(), expert_cases().begin(), expert_cases().end());
   std::size_t compared = 0;
   for (const std::uint32_t batch : {1u, 3u})
-    for (const PolicyCase& one : policy_cases())
+    for (const PolicyCase& one : cases)
       for (std::size_t at = 0; at < budgets.size(); ++at) {
         CAPTURE(checkpoint.filename(), one.name, one.depth, at, batch);
         const Decided expected = run(cpu, one, budgets[at], batch);

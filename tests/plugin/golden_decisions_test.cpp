@@ -23,22 +23,29 @@ struct Choice {
   const char* file;
   const char* policy;
   ParamValues values;
+  bool experts = false;  // the model has layers of them
 };
 
-// Two tokens under each of two budgets.
+const std::uint32_t kLayerBudgets[] = {1, 3}, kExpertSlots[] = {3, 9};
+
+// Two tokens under each of two budgets; of experts, six.
 std::string decisions_of(const Choice& choice, IDevice& device) {
   const auto plugin =
       load_plugin(fs::path(SLUICE_TEST_PLUGIN_DIR) / (std::string(choice.policy) + ".so"));
   std::ostringstream out;
-  for (const std::uint32_t budget : {1u, 3u}) {
-    out << "{\"budget\":{\"gpu_layer_budget\":" << budget << "}}\n";
+  for (const std::uint32_t budget : choice.experts ? kExpertSlots : kLayerBudgets) {
+    out << "{\"budget\":{\"" << (choice.experts ? "expert_slots" : "gpu_layer_budget")
+        << "\":" << budget << "}}\n";
     DecisionLog log(out);
     const PolicyPtr policy = make_policy(plugin, choice.values);
-    Bench bench(device, {.layers = 4});
+    Bench bench(device, choice.experts ? Shape{.layers = 2, .experts = 6, .experts_per_token = 3}
+                                       : Shape{.layers = 4});
     Walker walker(bench);
-    Engine engine(bench.device, bench.compute, bench.store, *policy, choice.policy,
-                  LayerBudget{budget}, {.decisions = &log});
-    walker.run(engine, 2);
+    const BudgetSpec spec =
+        choice.experts ? BudgetSpec(ExpertBudget{budget}) : BudgetSpec(LayerBudget{budget});
+    Engine engine(bench.device, bench.compute, bench.store, *policy, choice.policy, spec,
+                  {.decisions = &log});
+    walker.run(engine, choice.experts ? 6 : 2);
   }
   return out.str();
 }
@@ -56,7 +63,12 @@ TEST_CASE("the policies decide what their golden logs say, on every device") {
   const Choice choices[] = {{"naive_sync", "naive_sync", {}},
                             {"prefetch", "prefetch", {}},
                             {"ring_prefetch", "ring_prefetch", {}},
-                            {"ring_prefetch-depth2", "ring_prefetch", {{"depth", "2"}}}};
+                            {"ring_prefetch-depth2", "ring_prefetch", {{"depth", "2"}}},
+                            {"expert_lru", "expert_lru", {}, true},
+                            {"expert_lru-global", "expert_lru", {{"scope", "global"}}, true},
+                            {"expert_lfu", "expert_lfu", {}, true},
+                            {"expert_s3fifo", "expert_s3fifo", {}, true},
+                            {"expert_prefetch", "expert_prefetch", {}, true}};
   for (const Choice& choice : choices) {
     const fs::path golden =
         fs::path(SLUICE_TEST_DATA) / "decisions" / (std::string(choice.file) + ".jsonl");

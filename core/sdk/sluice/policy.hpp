@@ -1,6 +1,7 @@
 // What a policy implements. Nothing here names a pointer, a stream, an event or a clock: decisions
 // are a pure function of the model, the budget, the parameters and the steps so far.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "sluice/unit.hpp"
@@ -28,9 +29,15 @@ struct Layout {
   // The host waits for each unit's copy before it enqueues anything else. What it enqueued before
   // computes on meanwhile.
   bool blocking = false;
+  // What the user should know about this model under this budget, a sentence each; printed once, and
+  // part of the record.
+  std::vector<std::string> notes{};
 };
 
 enum class Phase : std::uint8_t { prefill, decode, verify };
+inline constexpr std::array<std::string_view, 3> kPhases{"prefill", "decode", "verify"};
+
+constexpr std::string_view name_of(Phase phase) { return kPhases[static_cast<std::size_t>(phase)]; }
 
 // One acquisition by the forward pass: of a unit that every token walks, or of the head.
 struct Step {

@@ -50,9 +50,13 @@ class RingPolicy : public IOffloadPolicy {
     return kNoUnit;
   }
 
+ protected:
+  RingPolicy(std::uint32_t depth, std::uint32_t lanes) : depth_(depth), lanes_(lanes) {}
+
+  std::uint64_t place_ = 0;  // in `soon`, of the unit asked for; 0: it is needed now
+
  private:
   std::uint32_t depth_, lanes_;
-  std::uint64_t place_ = 0;  // in `soon`, of the unit asked for; 0: it is needed now
 };
 
 // The ring over one quantised encoding.
