@@ -108,14 +108,14 @@ void ExpertLayers::decode(ILayerProvider& provider, std::size_t place) {
              [&](Lease& lease, std::span<const std::uint32_t> group) {
                compute_here_first(lease, group);
              });
-  combine(work_.pair_results, work_.expert_weights, size(config_.experts.per_token));
+  combine();
 }
 
 void ExpertLayers::decode_fixed(const ILayerProvider& provider) {
   count_pairs(runs_alone(provider) ? router_.foreseen(layer_)
                                    : router_.chosen(router_step_, layer_));
   compute(fixed_[layer_index()]);
-  combine(work_.pair_results, work_.expert_weights, size(config_.experts.per_token));
+  combine();
 }
 
 void ExpertLayers::count_pairs(std::span<const std::int32_t> ids) {
@@ -192,14 +192,13 @@ void ExpertLayers::compute_encoded(std::span<const PlacedExpert> experts, Encodi
   ops_.expert_pairs(args, reads);
 }
 
-void ExpertLayers::combine(const std::byte* results, const float* weights,
-                           std::uint32_t per_token) {
-  ops_.combine({.pairs = results,
-                .weights = weights,
+void ExpertLayers::combine() {
+  ops_.combine({.pairs = work_.pair_results,
+                .weights = work_.expert_weights,
                 .residual = work_.hidden,
                 .type = type_,
                 .rows = rows_,
-                .per_token = per_token,
+                .per_token = size(config_.experts.per_token),
                 .hidden = size(config_.hidden)});
 }
 
@@ -213,8 +212,7 @@ void ExpertLayers::prefill(ILayerProvider& provider, std::size_t place,
       list_pairs(router_.chosen(router_step_, layer_), size(config_.experts.per_token),
                  size(config_.experts.count), ends);
   pair_uploads_.send(work_.expert_pairs, {std::as_bytes(std::span(lists.pairs))});
-  ops_.clear_rows(
-      {.out = work_.expert_sums, .type = type_, .rows = rows_, .hidden = size(config_.hidden)});
+  ops_.clear_sums({.sums = work_.expert_sums, .rows = rows_, .hidden = size(config_.hidden)});
   auto run = lists.runs.begin();
   const auto compute_one = [&](std::uint32_t expert, const Weights& slab) {
     for (; run != lists.runs.end() && run->expert == expert; ++run)
@@ -226,7 +224,11 @@ void ExpertLayers::prefill(ILayerProvider& provider, std::size_t place,
              [&](Lease& lease, std::span<const std::uint32_t> group) {
                for (std::size_t i = 0; i < group.size(); ++i) compute_one(group[i], lease.use(i));
              });
-  combine(work_.expert_sums, nullptr, 1);
+  ops_.add_sums({.sums = work_.expert_sums,
+                 .residual = work_.hidden,
+                 .type = type_,
+                 .rows = rows_,
+                 .hidden = size(config_.hidden)});
 }
 
 }  // namespace sluice

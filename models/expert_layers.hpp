@@ -53,7 +53,7 @@ class ExpertLayers {
   void compute_here_first(Lease& lease, std::span<const std::uint32_t> experts);
   void compute(std::span<const PlacedExpert> experts);
   void compute_encoded(std::span<const PlacedExpert> experts, Encoding encoding);
-  void combine(const std::byte* results, const float* weights, std::uint32_t per_token);
+  void combine();
 
   Ops& ops_;
   const ModelConfig& config_;

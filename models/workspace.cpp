@@ -54,7 +54,7 @@ void cut_expert_space(Cutter& cutter, WorkspaceLayout& out, const ModelConfig& c
   const std::uint64_t inter = wide(config.experts.intermediate);
   cutter.cut(out.scores, piece * experts * element);
   cutter.cut(out.expert_rows, rows * hidden * element);
-  cutter.cut(out.expert_sums, rows * hidden * element);
+  cutter.cut(out.expert_sums, rows * hidden);
   cutter.cut(out.expert_ids, rows * chosen);
   cutter.cut(out.expert_weights, rows * chosen);
   cutter.cut(out.given_ids, std::max(rows, layers * sequences) * chosen);

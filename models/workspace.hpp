@@ -40,7 +40,7 @@ struct WorkspaceLayout {
   // Of a model with experts; else nothing.
   std::byte* scores = nullptr;               // T [C, E]: of the router
   std::byte* expert_rows = nullptr;          // T [R, hidden]: what experts read
-  std::byte* expert_sums = nullptr;          // T [R, hidden]: of a prefill
+  float* expert_sums = nullptr;              // [R, hidden]: of a prefill
   std::int32_t* expert_ids = nullptr;        // [R, X]
   float* expert_weights = nullptr;           // [R, X]
   std::int32_t* given_ids = nullptr;         // [R, X] of one layer, or [N, S, X]

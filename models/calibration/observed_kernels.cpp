@@ -52,8 +52,11 @@ class ObservedKernels final : public IKernels {
   void add_rows(const AddRowsArgs& args, NativeStream stream) const override {
     inner_->add_rows(args, stream);
   }
-  void clear_rows(const ClearRowsArgs& args, NativeStream stream) const override {
-    inner_->clear_rows(args, stream);
+  void clear_sums(const ClearSumsArgs& args, NativeStream stream) const override {
+    inner_->clear_sums(args, stream);
+  }
+  void add_sums(const AddSumsArgs& args, NativeStream stream) const override {
+    inner_->add_sums(args, stream);
   }
   void prepare(const KernelShapes& shapes) override { inner_->prepare(shapes); }
 

@@ -79,10 +79,15 @@ void route(const RouteArgs& args) {
 
 // ---- sums of experts' results
 
-// to = round(to + round(weight * y)) of one vector's elements.
 template <class T>
-HWY_INLINE V plus_weighted(V to, float weight, V y) {
-  return rounded<T>(hn::Add(to, rounded<T>(hn::Mul(hn::Set(D(), weight), y))));
+HWY_INLINE V weighted(float weight, V y) {
+  return rounded<T>(hn::Mul(hn::Set(D(), weight), y));
+}
+
+// residual = round(residual + round(sum)) of up to a vector's elements.
+template <class T>
+HWY_INLINE void add_to_residual(V sum, T* residual, std::size_t left) {
+  narrow_some(hn::Add(widen_some(residual, left), rounded<T>(sum)), residual, left);
 }
 
 template <class T>
@@ -94,11 +99,10 @@ void combine_as(const CombineArgs& args) {
     for (std::size_t i = 0; i < args.hidden; i += kLanes) {
       const std::size_t left = args.hidden - i;
       V sum = hn::Zero(D());
-      for (std::size_t k = 0; k < args.per_token; ++k) {
-        const float weight = args.weights ? args.weights[first + k] : 1.0f;
-        sum = plus_weighted<T>(sum, weight, widen_some(pairs + k * args.hidden + i, left));
-      }
-      narrow_some(hn::Add(widen_some(residual + i, left), sum), residual + i, left);
+      for (std::size_t k = 0; k < args.per_token; ++k)
+        sum = hn::Add(sum, weighted<T>(args.weights[first + k],
+                                       widen_some(pairs + k * args.hidden + i, left)));
+      add_to_residual(sum, residual + i, left);
     }
   });
 }
@@ -116,12 +120,11 @@ void add_rows_as(const AddRowsArgs& args) {
   for_rows(args.count, args.hidden, [&](std::size_t p) HWY_ATTR {
     const auto pair = static_cast<std::size_t>(args.pairs[p]);
     const T* const y = static_cast<const T*>(args.y) + p * args.hidden;
-    T* const sums = static_cast<T*>(args.sums) + pair / args.per_token * args.hidden;
+    float* const sums = args.sums + pair / args.per_token * args.hidden;
     for (std::size_t i = 0; i < args.hidden; i += kLanes) {
       const std::size_t left = args.hidden - i;
-      const V sum = widen_some(sums + i, left);
-      narrow_some(plus_weighted<T>(sum, args.weights[pair], widen_some(y + i, left)), sums + i,
-                  left);
+      const V product = weighted<T>(args.weights[pair], widen_some(y + i, left));
+      narrow_some(hn::Add(widen_some(sums + i, left), product), sums + i, left);
     }
   });
 }
@@ -131,6 +134,24 @@ void add_rows(const AddRowsArgs& args) {
     case DType::f32: return add_rows_as<float>(args);
     case DType::bf16: return add_rows_as<Bf16>(args);
     case DType::f16: return add_rows_as<F16>(args);
+  }
+}
+
+template <class T>
+void add_sums_as(const AddSumsArgs& args) {
+  for_rows(args.rows, args.hidden, [&](std::size_t r) HWY_ATTR {
+    const float* const sums = args.sums + r * args.hidden;
+    T* const residual = static_cast<T*>(args.residual) + r * args.hidden;
+    for (std::size_t i = 0; i < args.hidden; i += kLanes)
+      add_to_residual(widen_some(sums + i, args.hidden - i), residual + i, args.hidden - i);
+  });
+}
+
+void add_sums(const AddSumsArgs& args) {
+  switch (args.type) {
+    case DType::f32: return add_sums_as<float>(args);
+    case DType::bf16: return add_sums_as<Bf16>(args);
+    case DType::f16: return add_sums_as<F16>(args);
   }
 }
 
@@ -145,10 +166,9 @@ void gather_rows(const GatherRowsArgs& args) {
   });
 }
 
-void clear_rows(const ClearRowsArgs& args) {
-  const std::size_t bytes = args.hidden * size_of(args.type);
+void clear_sums(const ClearSumsArgs& args) {
   for_rows(args.rows, args.hidden, [&](std::size_t r) HWY_ATTR {
-    std::memset(static_cast<std::byte*>(args.out) + r * bytes, 0, bytes);
+    std::fill_n(args.sums + r * args.hidden, args.hidden, 0.0f);
   });
 }
 
@@ -199,13 +219,15 @@ HWY_EXPORT(route);
 HWY_EXPORT(combine);
 HWY_EXPORT(gather_rows);
 HWY_EXPORT(add_rows);
-HWY_EXPORT(clear_rows);
+HWY_EXPORT(clear_sums);
+HWY_EXPORT(add_sums);
 
 void route(const RouteArgs& args) { HWY_DYNAMIC_DISPATCH(route)(args); }
 void combine(const CombineArgs& args) { HWY_DYNAMIC_DISPATCH(combine)(args); }
 void gather_rows(const GatherRowsArgs& args) { HWY_DYNAMIC_DISPATCH(gather_rows)(args); }
 void add_rows(const AddRowsArgs& args) { HWY_DYNAMIC_DISPATCH(add_rows)(args); }
-void clear_rows(const ClearRowsArgs& args) { HWY_DYNAMIC_DISPATCH(clear_rows)(args); }
+void clear_sums(const ClearSumsArgs& args) { HWY_DYNAMIC_DISPATCH(clear_sums)(args); }
+void add_sums(const AddSumsArgs& args) { HWY_DYNAMIC_DISPATCH(add_sums)(args); }
 
 // One after the other: each product takes all threads.
 void expert_pairs(const ExpertPairsArgs& args) {

@@ -91,9 +91,11 @@ void CpuKernels::gather_rows(const GatherRowsArgs& args, NativeStream) const {
 
 void CpuKernels::add_rows(const AddRowsArgs& args, NativeStream) const { cpu::add_rows(args); }
 
-void CpuKernels::clear_rows(const ClearRowsArgs& args, NativeStream) const {
-  cpu::clear_rows(args);
+void CpuKernels::clear_sums(const ClearSumsArgs& args, NativeStream) const {
+  cpu::clear_sums(args);
 }
+
+void CpuKernels::add_sums(const AddSumsArgs& args, NativeStream) const { cpu::add_sums(args); }
 
 std::unique_ptr<IKernels> make_cpu_kernels() {
   if ((hwy::SupportedTargets() & HWY_TARGETS) == 0) {

@@ -28,7 +28,8 @@ class CpuKernels final : public IKernels {
   void combine(const CombineArgs& args, NativeStream) const override;
   void gather_rows(const GatherRowsArgs& args, NativeStream) const override;
   void add_rows(const AddRowsArgs& args, NativeStream) const override;
-  void clear_rows(const ClearRowsArgs& args, NativeStream) const override;
+  void clear_sums(const ClearSumsArgs& args, NativeStream) const override;
+  void add_sums(const AddSumsArgs& args, NativeStream) const override;
 };
 
 // Throws Error on a processor below the lowest instruction set that the kernels were built for.
@@ -51,7 +52,8 @@ void expert_pairs(const ExpertPairsArgs& args);
 void combine(const CombineArgs& args);
 void gather_rows(const GatherRowsArgs& args);
 void add_rows(const AddRowsArgs& args);
-void clear_rows(const ClearRowsArgs& args);
+void clear_sums(const ClearSumsArgs& args);
+void add_sums(const AddSumsArgs& args);
 
 }  // namespace cpu
 }  // namespace sluice

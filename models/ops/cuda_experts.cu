@@ -99,6 +99,16 @@ __device__ float weighted(float weight, T y) {
   return rounded<T>(__fmul_rn(weight, to_float(y)));
 }
 
+// residual = round(residual + round(sum)) of eight columns.
+template <typename T>
+__device__ void add_to_residual(const float (&sums)[8], T* residual, std::uint32_t column,
+                                std::uint32_t columns) {
+  Eight<T> out = load_eight(residual, column, columns);
+#pragma unroll
+  for (int e = 0; e < 8; ++e) out.v[e] = from_float<T>(to_float(out.v[e]) + rounded<T>(sums[e]));
+  store_eight(residual, column, columns, out);
+}
+
 // The kernels below take eight columns of a row to a thread; hidden is a multiple of 8, or the loads
 // and stores of the last eight look at each one.
 
@@ -111,17 +121,26 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const CombineArgs arg
   float sums[8] = {};
   for (std::uint32_t rank = 0; rank < args.per_token; ++rank) {
     const std::size_t pair = std::size_t{row} * args.per_token + rank;
-    const float weight = args.weights ? args.weights[pair] : 1.0f;
+    const float weight = args.weights[pair];
     const Eight<T> y =
         load_eight(static_cast<const T*>(args.pairs) + pair * args.hidden, column, args.hidden);
 #pragma unroll
-    for (int e = 0; e < 8; ++e) sums[e] = rounded<T>(sums[e] + weighted<T>(weight, y.v[e]));
+    for (int e = 0; e < 8; ++e) sums[e] += weighted<T>(weight, y.v[e]);
   }
-  T* const residual = static_cast<T*>(args.residual) + std::size_t{row} * args.hidden;
-  Eight<T> out = load_eight(residual, column, args.hidden);
-#pragma unroll
-  for (int e = 0; e < 8; ++e) out.v[e] = from_float<T>(to_float(out.v[e]) + sums[e]);
-  store_eight(residual, column, args.hidden, out);
+  add_to_residual(sums, static_cast<T*>(args.residual) + std::size_t{row} * args.hidden, column,
+                  args.hidden);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) add_sums_kernel(const AddSumsArgs args) {
+  wait_for_previous();
+  let_next_begin();
+  const std::uint32_t column = (blockIdx.y * kThreads + threadIdx.x) * 8;
+  if (column >= args.hidden) return;
+  const std::size_t row = std::size_t{blockIdx.x} * args.hidden;
+  float sums[8];
+  load_eight(args.sums + row, DType::f32, column, args.hidden, sums);
+  add_to_residual(sums, static_cast<T*>(args.residual) + row, column, args.hidden);
 }
 
 template <typename T>
@@ -143,27 +162,13 @@ __global__ void __launch_bounds__(kThreads) add_rows_kernel(const AddRowsArgs ar
   if (column >= args.hidden) return;
   const auto pair = static_cast<std::uint32_t>(args.pairs[i]);
   const float weight = args.weights[pair];
-  T* const sums = static_cast<T*>(args.sums) + std::size_t{pair / args.per_token} * args.hidden;
+  float* const sums = args.sums + std::size_t{pair / args.per_token} * args.hidden;
   const Eight<T> y =
       load_eight(static_cast<const T*>(args.y) + std::size_t{i} * args.hidden, column, args.hidden);
-  Eight<T> out = load_eight(sums, column, args.hidden);
+  Eight<float> out = load_eight(sums, column, args.hidden);
 #pragma unroll
-  for (int e = 0; e < 8; ++e)
-    out.v[e] = from_float<T>(to_float(out.v[e]) + weighted<T>(weight, y.v[e]));
+  for (int e = 0; e < 8; ++e) out.v[e] += weighted<T>(weight, y.v[e]);
   store_eight(sums, column, args.hidden, out);
-}
-
-template <typename T>
-__global__ void __launch_bounds__(kThreads) clear_rows_kernel(const ClearRowsArgs args) {
-  wait_for_previous();
-  let_next_begin();
-  const std::uint32_t column = (blockIdx.y * kThreads + threadIdx.x) * 8;
-  if (column >= args.hidden) return;
-  Eight<T> zeros;
-#pragma unroll
-  for (int e = 0; e < 8; ++e) zeros.v[e] = from_float<T>(0.0f);
-  store_eight(static_cast<T*>(args.out) + std::size_t{blockIdx.x} * args.hidden, column,
-              args.hidden, zeros);
 }
 
 std::uint32_t column_blocks(std::uint32_t hidden) { return divided_up(hidden, kThreads * 8); }
@@ -203,9 +208,14 @@ void cuda_add_rows(const AddRowsArgs& args, const CudaLaunch& on) {
   });
 }
 
-void cuda_clear_rows(const ClearRowsArgs& args, const CudaLaunch& on) {
+void cuda_clear_sums(const ClearSumsArgs& args, const CudaLaunch& on) {
+  SLUICE_CUDA_CHECK(cudaMemsetAsync(
+      args.sums, 0, std::size_t{args.rows} * args.hidden * sizeof(float), on.stream));
+}
+
+void cuda_add_sums(const AddSumsArgs& args, const CudaLaunch& on) {
   with_type(args.type, [&](auto t) {
-    launch(clear_rows_kernel<decltype(t)>, dim3(args.rows, column_blocks(args.hidden)), kThreads, 0,
+    launch(add_sums_kernel<decltype(t)>, dim3(args.rows, column_blocks(args.hidden)), kThreads, 0,
            on.stream, on.overlap, args);
   });
 }

@@ -35,9 +35,14 @@ void run_experts(const IKernels& kernels, DType type, std::byte* data, std::byte
                           .inner = data,
                           .out = data},
                          stream);
-  kernels.combine(
-      {.pairs = data, .residual = data, .type = type, .rows = 1, .per_token = 1, .hidden = size},
-      stream);
+  kernels.combine({.pairs = data,
+                   .weights = floats,
+                   .residual = data,
+                   .type = type,
+                   .rows = 1,
+                   .per_token = 1,
+                   .hidden = size},
+                  stream);
   kernels.gather_rows({.x = data,
                        .pairs = ints,
                        .out = data,
@@ -49,13 +54,15 @@ void run_experts(const IKernels& kernels, DType type, std::byte* data, std::byte
   kernels.add_rows({.y = data,
                     .pairs = ints,
                     .weights = floats,
-                    .sums = data,
+                    .sums = floats,
                     .type = type,
                     .count = 1,
                     .per_token = 1,
                     .hidden = size},
                    stream);
-  kernels.clear_rows({.out = data, .type = type, .rows = 1, .hidden = size}, stream);
+  kernels.clear_sums({.sums = floats, .rows = 1, .hidden = size}, stream);
+  kernels.add_sums({.sums = floats, .residual = data, .type = type, .rows = 1, .hidden = size},
+                   stream);
 }
 
 }  // namespace

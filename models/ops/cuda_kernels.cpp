@@ -134,8 +134,11 @@ class CudaKernels final : public IKernels {
   void add_rows(const AddRowsArgs& args, NativeStream stream) const override {
     cuda_add_rows(args, on(stream));
   }
-  void clear_rows(const ClearRowsArgs& args, NativeStream stream) const override {
-    cuda_clear_rows(args, on(stream));
+  void clear_sums(const ClearSumsArgs& args, NativeStream stream) const override {
+    cuda_clear_sums(args, on(stream));
+  }
+  void add_sums(const AddSumsArgs& args, NativeStream stream) const override {
+    cuda_add_sums(args, on(stream));
   }
 
   void norm_linear(const NormLinearArgs& args, NativeStream stream) const override {

@@ -52,7 +52,8 @@ void cuda_expert_pairs(const ExpertPairsArgs& args, const CudaLaunch& launch);
 void cuda_combine(const CombineArgs& args, const CudaLaunch& launch);
 void cuda_gather_rows(const GatherRowsArgs& args, const CudaLaunch& launch);
 void cuda_add_rows(const AddRowsArgs& args, const CudaLaunch& launch);
-void cuda_clear_rows(const ClearRowsArgs& args, const CudaLaunch& launch);
+void cuda_clear_sums(const ClearSumsArgs& args, const CudaLaunch& launch);
+void cuda_add_sums(const AddSumsArgs& args, const CudaLaunch& launch);
 
 // Memory that decode attention works in, by launches one after another.
 struct CudaAttentionSpace {

@@ -80,11 +80,11 @@ struct ExpertPairsArgs {
   void* out = nullptr;    // [rows * per_token, hidden] of `type`
 };
 
-// hidden = round(hidden + sum), where sum = round(sum + round(weight * y)) over a row's pairs in their
-// order, from 0.
+// residual = round(residual + round(sum)), where sum is that of round(weight * y) over a row's pairs in
+// their order, in f32.
 struct CombineArgs {
   const void* pairs = nullptr;     // y: [rows, per_token, hidden] of `type`
-  const float* weights = nullptr;  // [rows, per_token]; null: all are 1
+  const float* weights = nullptr;  // [rows, per_token]
   void* residual = nullptr;        // [rows, hidden] of `type`; updated in place
   DType type = DType::bf16;
   std::uint32_t rows = 0, per_token = 0, hidden = 0;
@@ -99,19 +99,25 @@ struct GatherRowsArgs {
   DType type = DType::bf16;
   std::uint32_t count = 0, per_token = 0, hidden = 0;
 };
-// sums[row] = round(sums[row] + round(weights[pairs[i]] * y[i])), the row being pairs[i] / per_token; a
-// row occurs once. With the experts taken by ascending id that is the sum of CombineArgs.
+// sums[row] += round(weights[pairs[i]] * y[i]), the row being pairs[i] / per_token; a row occurs once.
+// With the experts taken by ascending id that is the sum of CombineArgs.
 struct AddRowsArgs {
   const void* y = nullptr;  // [count, hidden] of `type`
   const std::int32_t* pairs = nullptr;
   const float* weights = nullptr;  // [*, per_token]
-  void* sums = nullptr;            // [*, hidden] of `type`
+  float* sums = nullptr;           // [*, hidden]
   DType type = DType::bf16;
   std::uint32_t count = 0, per_token = 0, hidden = 0;
 };
-// rows = 0
-struct ClearRowsArgs {
-  void* out = nullptr;  // [rows, hidden] of `type`
+// sums = 0
+struct ClearSumsArgs {
+  float* sums = nullptr;  // [rows, hidden]
+  std::uint32_t rows = 0, hidden = 0;
+};
+// residual = round(residual + round(sums))
+struct AddSumsArgs {
+  const float* sums = nullptr;  // [rows, hidden]
+  void* residual = nullptr;     // [rows, hidden] of `type`; updated in place
   DType type = DType::bf16;
   std::uint32_t rows = 0, hidden = 0;
 };

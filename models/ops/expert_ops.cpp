@@ -70,7 +70,7 @@ void Ops::combine(const CombineArgs& args) {
   const std::uint64_t row_bytes = args.hidden * size_of(args.type);
   Declared op("combine");
   op.reads.add(args.pairs, pairs * row_bytes);
-  if (args.weights) op.reads.add(args.weights, pairs * sizeof(float));
+  op.reads.add(args.weights, pairs * sizeof(float));
   op.reads.add(args.residual, args.rows * row_bytes);
   op.writes.add(args.residual, args.rows * row_bytes);
   op.bytes = (pairs + 2 * args.rows) * row_bytes;
@@ -97,22 +97,37 @@ void Ops::add_rows(const AddRowsArgs& args, std::uint32_t rows) {
   op.reads.add(args.y, args.count * row_bytes);
   op.reads.add(args.pairs, args.count * kIndexBytes);
   op.reads.add(args.weights, std::uint64_t{rows} * args.per_token * sizeof(float));
-  op.reads.add(args.sums, rows * row_bytes);
-  op.writes.add(args.sums, rows * row_bytes);
-  op.bytes = 3 * args.count * row_bytes;
+  const std::uint64_t sum_bytes = args.hidden * sizeof(float);
+  op.reads.add(args.sums, rows * sum_bytes);
+  op.writes.add(args.sums, rows * sum_bytes);
+  op.bytes = args.count * (row_bytes + 2 * sum_bytes);
   op.flops = 2 * std::uint64_t{args.count} * args.hidden;
   op.put(device_, stream_, [kernels = kernels_.get(), args](NativeStream stream) {
     kernels->add_rows(args, stream);
   });
 }
 
-void Ops::clear_rows(const ClearRowsArgs& args) {
-  const std::uint64_t bytes = std::uint64_t{args.rows} * args.hidden * size_of(args.type);
-  Declared op("clear_rows");
-  op.writes.add(args.out, bytes);
+void Ops::clear_sums(const ClearSumsArgs& args) {
+  const std::uint64_t bytes = std::uint64_t{args.rows} * args.hidden * sizeof(float);
+  Declared op("clear_sums");
+  op.writes.add(args.sums, bytes);
   op.bytes = bytes;
   op.put(device_, stream_, [kernels = kernels_.get(), args](NativeStream stream) {
-    kernels->clear_rows(args, stream);
+    kernels->clear_sums(args, stream);
+  });
+}
+
+void Ops::add_sums(const AddSumsArgs& args) {
+  const std::uint64_t values = std::uint64_t{args.rows} * args.hidden;
+  const std::uint64_t row_bytes = values * size_of(args.type);
+  Declared op("add_sums");
+  op.reads.add(args.sums, values * sizeof(float));
+  op.reads.add(args.residual, row_bytes);
+  op.writes.add(args.residual, row_bytes);
+  op.bytes = values * sizeof(float) + 2 * row_bytes;
+  op.flops = values;
+  op.put(device_, stream_, [kernels = kernels_.get(), args](NativeStream stream) {
+    kernels->add_sums(args, stream);
   });
 }
 

@@ -41,7 +41,8 @@ class IKernels {
   virtual void combine(const CombineArgs&, NativeStream) const = 0;
   virtual void gather_rows(const GatherRowsArgs&, NativeStream) const = 0;
   virtual void add_rows(const AddRowsArgs&, NativeStream) const = 0;
-  virtual void clear_rows(const ClearRowsArgs&, NativeStream) const = 0;
+  virtual void clear_sums(const ClearSumsArgs&, NativeStream) const = 0;
+  virtual void add_sums(const AddSumsArgs&, NativeStream) const = 0;
 
   virtual void norm_linear(const NormLinearArgs& args, NativeStream stream) const {
     rms_norm(args.norm, stream);

@@ -51,7 +51,8 @@ class Ops {
   // `rows`: of x, of sums.
   void gather_rows(const GatherRowsArgs& args, std::uint32_t rows);
   void add_rows(const AddRowsArgs& args, std::uint32_t rows);
-  void clear_rows(const ClearRowsArgs& args);
+  void clear_sums(const ClearSumsArgs& args);
+  void add_sums(const AddSumsArgs& args);
 
   // See IKernels::prepare.
   void prepare(const KernelShapes& shapes);

@@ -83,21 +83,19 @@ TEST_CASE("expert_pairs declares the slabs that it looks up and no others", "[op
 }
 
 TEST_CASE("combine declares what it touches", "[ops]") {
-  for (const bool weighted : {false, true}) {
-    Rig rig;
-    CombineArgs args;
-    args.pairs = rig.values(kPairs * kHidden);
-    if (weighted) args.weights = floats(rig);
-    args.residual = rig.values(kRows * kHidden);
-    args.rows = kRows;
-    args.per_token = kPerToken;
-    args.hidden = kHidden;
-    rig.ops().combine(args);
-    rig.check();
-    const Recorded& op = rig.device().last();
-    CHECK(size_of(op.reads) == (kPairs + kRows) * kHidden * 2 + (weighted ? kPairs * 4 : 0));
-    CHECK(size_of(op.writes) == kRows * kHidden * 2);
-  }
+  Rig rig;
+  CombineArgs args;
+  args.pairs = rig.values(kPairs * kHidden);
+  args.weights = floats(rig);
+  args.residual = rig.values(kRows * kHidden);
+  args.rows = kRows;
+  args.per_token = kPerToken;
+  args.hidden = kHidden;
+  rig.ops().combine(args);
+  rig.check();
+  const Recorded& op = rig.device().last();
+  CHECK(size_of(op.reads) == (kPairs + kRows) * kHidden * 2 + kPairs * 4);
+  CHECK(size_of(op.writes) == kRows * kHidden * 2);
 }
 
 TEST_CASE("gathering, adding and clearing rows declare what they touch", "[ops]") {
@@ -118,18 +116,28 @@ TEST_CASE("gathering, adding and clearing rows declare what they touch", "[ops]"
   add.y = gather.out;
   add.pairs = pairs;
   add.weights = floats(rig);
-  add.sums = rig.values(kRows * kHidden);
+  // Of four bytes each.
+  add.sums = reinterpret_cast<float*>(rig.values(2 * kRows * kHidden));
   add.count = 3;
   add.per_token = kPerToken;
   add.hidden = kHidden;
   rig.ops().add_rows(add, kRows);
   rig.check();
-  CHECK(size_of(rig.device().last().reads) == (3 + kRows) * kHidden * 2 + (3 + kPairs) * 4);
-  CHECK(size_of(rig.device().last().writes) == kRows * kHidden * 2);
+  CHECK(size_of(rig.device().last().reads) ==
+        3 * kHidden * 2 + kRows * kHidden * 4 + (3 + kPairs) * 4);
+  CHECK(size_of(rig.device().last().writes) == kRows * kHidden * 4);
 
-  rig.ops().clear_rows({.out = add.sums, .rows = kRows, .hidden = kHidden});
+  rig.ops().clear_sums({.sums = add.sums, .rows = kRows, .hidden = kHidden});
   rig.check();
   CHECK(rig.device().last().reads.empty());
+  CHECK(size_of(rig.device().last().writes) == kRows * kHidden * 4);
+
+  rig.ops().add_sums({.sums = add.sums,
+                      .residual = rig.values(kRows * kHidden),
+                      .rows = kRows,
+                      .hidden = kHidden});
+  rig.check();
+  CHECK(size_of(rig.device().last().reads) == kRows * kHidden * (4 + 2));
   CHECK(size_of(rig.device().last().writes) == kRows * kHidden * 2);
 }
 
