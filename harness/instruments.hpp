@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/engine/decisions.hpp"
+#include "models/routing.hpp"
 
 namespace sluice {
 
@@ -12,6 +13,7 @@ struct Instruments {
   std::filesystem::path trace{}, decisions{};  // files to write; empty: none
   std::filesystem::path routing_file{};        // likewise, of what the routers choose
   DecisionSink* listener = nullptr;  // hears the decisions where no file of them is written
+  RoutingHooks routing{};
 
   // The same with files of the cell's own: DIR/NAME.json becomes DIR/NAME-ID.json.
   Instruments of_cell(const std::string& id) const {

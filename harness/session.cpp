@@ -22,6 +22,15 @@ PolicyPtr make_policy(const PreparedCell& cell) {
   return cell.plugin ? make_policy(cell.plugin, cell.experiment.policy.params) : nullptr;
 }
 
+// Units of each kind that a pass reads at least: of the experts as many of each layer as a single token
+// is routed to.
+PerKind<std::uint32_t> needed_by_any_pass(const ModelView& view) {
+  PerKind<std::uint32_t> needed;
+  for (const UnitInfo& unit : view.units)
+    needed[unit.kind] += unit.expert < view.experts_per_token;  // -1 where it is none
+  return needed;
+}
+
 DecoderLimits limits_of(const PreparedCell& cell) {
   DecoderLimits limits;
   limits.context = cell.context;
@@ -80,7 +89,7 @@ IDevice* Session::instrumented(const PreparedCell& cell) {
 }
 
 RoutingHooks Session::routing_hooks(const PreparedCell& cell) {
-  RoutingHooks hooks;
+  RoutingHooks hooks = cell.instruments.routing;
   const ExpertConfig& experts = cell.model->source.config.experts;
   if (cell.experiment.routing) {
     routing_ = std::make_unique<SyntheticRouting>(cell.model->source.config.layers, experts.count,
@@ -230,33 +239,30 @@ std::uint64_t Session::kept_bytes() const {
   return resident_ ? resident_->loaded_bytes() : counters().kept_bytes;
 }
 
+std::uint32_t Session::slots_of(UnitKind kind) const {
+  if (!engine_) return 0;
+  return engine_->shape().kept[kind] + engine_->shape().rotating[kind];
+}
+
 bool Session::must_move() const {
-  if (!engine_) return mapped_ != nullptr;
-  PerKind<std::uint32_t> outside;
-  for (const UnitInfo& unit : weights_->view().units) ++outside[unit.kind];
-  const EngineShape& shape = engine_->shape();
-  for (UnitKind kind : kStreamedKinds)
-    if (outside[kind] > shape.kept[kind] + shape.rotating[kind]) return true;
-  return false;
+  if (resident_) return false;
+  const PerKind<std::uint32_t> needed = needed_by_any_pass(weights_->view());
+  return std::ranges::any_of(kStreamedKinds,
+                             [&](UnitKind kind) { return needed[kind] > slots_of(kind); });
 }
 
 std::uint64_t Session::least_bytes_per_pass() const {
+  if (resident_) return 0;
   const ModelView view = weights_->view();
-  if (resident_ || view.experts_per_layer > 0) return 0;
+  const PerKind<std::uint32_t> needed = needed_by_any_pass(view);
   std::uint64_t least = 0;
-  if (mapped_) {
-    for (const UnitInfo& unit : view.units)
-      if (unit.kind != UnitKind::embedding) least += unit.size(Encoding::native);
-    return least;
-  }
-  const EngineShape& shape = engine_->shape();
-  for (UnitKind kind : kStreamedKinds) {
+  for (UnitKind kind : {UnitKind::attention, UnitKind::mlp, UnitKind::expert, UnitKind::head}) {
+    if (kind == UnitKind::head && engine_) continue;  // on the device for good
     std::vector<std::uint64_t> sizes;
     for (const UnitInfo& unit : view.units)
       if (unit.kind == kind) sizes.push_back(unit.size(transfer(unit).wire));
     std::sort(sizes.begin(), sizes.end());
-    const std::size_t slots = shape.kept[kind] + shape.rotating[kind];
-    for (std::size_t i = 0; i + slots < sizes.size(); ++i) least += sizes[i];
+    for (std::size_t i = 0; i + slots_of(kind) < needed[kind]; ++i) least += sizes[i];
   }
   return least;
 }

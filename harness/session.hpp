@@ -61,16 +61,18 @@ class Session {
   // See weights_text(): where it is the same, so are the results, bit for bit.
   std::string weights() const { return weights_text(weights_->view(), transfers_); }
   const std::vector<Transfer>& transfers() const { return transfers_; }
-  // Bytes that any policy has to move in one decode pass over a dense model with these slots: per
-  // kind, the smallest units beyond the slots. Mapped: every unit's. Other models: 0.
+  // Bytes that any policy has to move in one pass with these slots: per kind, the smallest of the units
+  // that a pass needs beyond the slots. Of experts it needs those of one token at least, whatever the
+  // router says. Mapped: of all that it needs.
   std::uint64_t least_bytes_per_pass() const;
-  // Weights lie outside the device's slots, so a run that moves nothing cannot be right.
+  // A pass needs more than the device's slots hold, so a run that moves nothing cannot be right.
   bool must_move() const;
 
  private:
   IDevice* instrumented(const PreparedCell& cell);
   RoutingHooks routing_hooks(const PreparedCell& cell);
   void make_provider(const PreparedCell& cell, bool poison);
+  std::uint32_t slots_of(UnitKind kind) const;  // of the engine's; else 0
   void check_host_memory(const PreparedCell& cell) const;
   ILayerProvider& provider() const;
   Transfer transfer(const UnitInfo& unit) const { return transfers_[unit.id]; }

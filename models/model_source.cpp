@@ -11,6 +11,7 @@
 #include "core/named_files.hpp"
 #include "core/nearest.hpp"
 #include "core/weights/checkpoint.hpp"
+#include "core/weights/fused_experts.hpp"
 #include "core/weights/quantised_checkpoint.hpp"
 #include "core/weights/quantised_copy.hpp"
 #include "core/weights/synthetic.hpp"
@@ -72,6 +73,10 @@ ModelSource open_checkpoint(const std::filesystem::path& directory) {
         std::move(checkpoint), model.plan, *model.config.quantisation, model.config.dtype);
     names = quantised->names();
     model.tensors = std::move(quantised);
+  } else if (FusedExperts::are_in(*checkpoint)) {
+    auto apart = std::make_unique<FusedExperts>(std::move(checkpoint));
+    names = apart->names();
+    model.tensors = std::move(apart);
   } else {
     names = checkpoint->names();
     model.tensors = std::move(checkpoint);

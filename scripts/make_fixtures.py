@@ -6,7 +6,8 @@ Hugging Face transformers. Needs what no other script here does:
     scripts/make_fixtures.py [--to tests/data/hf_extra]
 
 Each model directory holds a checkpoint and golden.json: per prompt 24 greedy tokens in float32 and in the model's
-own type, the margin between the two best logits at each, and the first logits in float32.
+own type, the margin between the two best logits at each, and the first logits in float32; of a model with experts
+also those that each of its routers chose in the model's own type, of the prompt and all tokens but the last.
 """
 import argparse
 import json
@@ -16,7 +17,8 @@ from pathlib import Path
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from transformers import LlamaConfig, Qwen2Config, Qwen3Config  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
+from transformers import LlamaConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig  # noqa: E402
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding  # noqa: E402
 
 NEW_TOKENS = 24
@@ -47,7 +49,23 @@ MODELS = {
         hidden_size=60, intermediate_size=120, num_hidden_layers=1, num_attention_heads=10, num_key_value_heads=5,
         head_dim=8, vocab_size=211, attention_bias=True, tie_word_embeddings=True, rms_norm_eps=1e-6,
         max_position_embeddings=512, rope_parameters=dict(rope_type="default", rope_theta=1000000.0))),
+    # Experts in every layer, an odd number of them, one chosen; float16, tied.
+    "qwen3moe-f16-top1": (Qwen3MoeConfig, torch.float16, dict(
+        hidden_size=48, intermediate_size=64, moe_intermediate_size=40, num_hidden_layers=3, num_attention_heads=3,
+        num_key_value_heads=1, head_dim=16, vocab_size=233, num_experts=7, num_experts_per_tok=1,
+        norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[], tie_word_embeddings=True, rms_norm_eps=1e-6,
+        max_position_embeddings=512, rope_parameters=dict(rope_type="default", rope_theta=1000000.0))),
+    # A layer's experts in two tensors; experts in every other layer but one, most of them chosen.
+    "qwen3moe-fused": (Qwen3MoeConfig, torch.bfloat16, dict(
+        hidden_size=56, intermediate_size=72, moe_intermediate_size=24, num_hidden_layers=6, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=16, vocab_size=251, num_experts=6, num_experts_per_tok=5,
+        norm_topk_prob=True, decoder_sparse_step=2, mlp_only_layers=[1], tie_word_embeddings=False,
+        rms_norm_eps=1e-5, max_position_embeddings=512,
+        rope_parameters=dict(rope_type="default", rope_theta=1000000.0))),
 }
+# Their experts are rounded at each sum, as config.json's model class has it; the others' kernels round less.
+EXPERTS = dict(experts_implementation="eager")
+FUSED = {"qwen3moe-fused"}
 
 ROPES = {
     "default": dict(rope_type="default", rope_theta=1000000.0),
@@ -90,6 +108,23 @@ def greedy(model, prompt):
     return tokens, margins, [round(x, 6) for x in first.tolist()]
 
 
+class Routing:
+    """What each router of a model chooses, token by token, ids ascending."""
+
+    def __init__(self, model):
+        routers = [module for module in model.modules() if type(module).__name__.endswith("TopKRouter")]
+        self.chosen = [[] for _ in routers]
+        for layer, router in enumerate(routers):
+            router.register_forward_hook(lambda module, given, out, layer=layer: self.add(layer, out[2]))
+
+    def add(self, layer, ids):
+        self.chosen[layer].extend(ids.sort(-1).values.flatten().tolist())
+
+    def take(self):
+        taken, self.chosen = self.chosen, [[] for _ in self.chosen]
+        return taken
+
+
 def make_model(name, directory):
     config_class, dtype, keys = MODELS[name]
     generator = torch.Generator().manual_seed(sum(name.encode()))
@@ -98,8 +133,13 @@ def make_model(name, directory):
     model = model_class(config).to(dtype).eval()
     randomise(model, generator)
     model.save_pretrained(directory)
-    exact = model_class.from_pretrained(directory, dtype=torch.float32).eval()
-    native = model_class.from_pretrained(directory, dtype=dtype).eval()
+    if name in FUSED:
+        save_file({key: value.contiguous() for key, value in model.state_dict().items()},
+                  directory / "model.safetensors", metadata={"format": "pt"})
+    how = EXPERTS if config_class is Qwen3MoeConfig else {}
+    exact = model_class.from_pretrained(directory, dtype=torch.float32, **how).eval()
+    native = model_class.from_pretrained(directory, dtype=dtype, **how).eval()
+    routing = Routing(native)
     cases = []
     for length in PROMPT_LENGTHS:
         prompt = torch.randint(0, config.vocab_size, (length,), generator=generator).tolist()
@@ -107,6 +147,8 @@ def make_model(name, directory):
         native_tokens, native_margins, _ = greedy(native, prompt)
         cases.append(dict(prompt=prompt, greedy_fp32=tokens, margin_fp32=margins, greedy_native=native_tokens,
                           margin_native=native_margins, first_logits_fp32=first))
+        if routing.chosen:
+            cases[-1]["routing_native"] = routing.take()
     golden = dict(model=name, dtype=str(dtype), transformers=transformers.__version__, cases=cases)
     (directory / "golden.json").write_text(json.dumps(golden) + "\n")
 
@@ -129,12 +171,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     here = Path(__file__).resolve().parent.parent
     parser.add_argument("--to", type=Path, default=here / "tests" / "data" / "hf_extra")
-    to = parser.parse_args().to
+    parser.add_argument("--only", nargs="*", choices=sorted(MODELS), help="these models, and no tables")
+    arguments = parser.parse_args()
+    to = arguments.to
     torch.manual_seed(0)
-    for name in MODELS:
+    for name in arguments.only or MODELS:
         (to / name).mkdir(parents=True, exist_ok=True)
         make_model(name, to / name)
-    make_ropes(to / "rope.json")
+    if not arguments.only:
+        make_ropes(to / "rope.json")
 
 
 if __name__ == "__main__":

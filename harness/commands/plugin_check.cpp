@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::array kShapes{"tiny-dense", "tiny-one-layer", "tiny-deep"};
+constexpr std::array kShapes{"tiny-dense", "tiny-one-layer", "tiny-deep", "tiny-moe"};
 constexpr const char* kMachine = "rtx3070";  // any will do: no decision depends on it
 constexpr std::uint32_t kNewTokens = 12;
 
@@ -45,7 +45,10 @@ struct TrialRun {
 TrialRun run(PreparedCell cell, ModelCache& models) {
   std::ostringstream lines;
   DecisionLog log(lines);
-  cell.instruments = {.audit = true, .listener = &log};
+  // The same on every device: one that computes nothing routes nothing.
+  const ExpertConfig& experts = cell.model->source.config.experts;
+  const auto routing = make_uniform_routing(static_cast<std::uint32_t>(experts.count), 1);
+  cell.instruments = {.audit = true, .listener = &log, .routing = {.given = routing.get()}};
   const bool executes = cell.experiment.device.kind != DeviceKind::sim;
   Session session(cell, models, /*poison=*/true);
   std::vector<GenerationRequest> requests(cell.prompts.size());

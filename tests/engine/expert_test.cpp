@@ -73,6 +73,32 @@ TEST_CASE("whatever the layout says a budget of experts keeps every other kind")
   CHECK(walker.wrong_reads() == 0);
 }
 
+TEST_CASE("what an earlier step has read where it lies was here, what is to come was not") {
+  RecordingDevice device;
+  Bench bench(device, kShape);
+  ScriptedPolicy policy;
+  policy.on_layout = [](const ModelView&, const Budget&) { return Layout{.keep = {2}}; };
+  policy.on_before = [](const Step& step, Actions& actions) {
+    for (const UnitId unit : step.soon) static_cast<void>(actions.prefetch(unit));
+  };
+  Engine engine(bench.device, bench.compute, bench.store, policy, "tested", ExpertBudget{4});
+  std::uint64_t index = 0;
+  const auto here = [&](const std::vector<UnitId>& needs, const std::vector<UnitId>& soon = {}) {
+    Lease lease = engine.acquire({.index = index++, .needs = needs, .soon = soon});
+    std::vector<bool> out;
+    for (std::size_t i = 0; i < needs.size(); ++i) {
+      out.push_back(lease.was_here(i));
+      static_cast<void>(lease.use(i));
+    }
+    return out;
+  };
+  CHECK(here({2, 3}, {4}) == std::vector<bool>{true, false});  // kept; to be fetched
+  CHECK(here({3, 4}) == std::vector<bool>{true, false});       // read before; asked ahead
+  CHECK(here({3, 4}) == std::vector<bool>{true, true});
+  CHECK(here({5, 6}) == std::vector<bool>{false, false});  // 3 gives its slot
+  CHECK(here({4, 3}) == std::vector<bool>{true, false});
+}
+
 TEST_CASE("one least-recently-used list with too few slots hits nothing") {
   RecordingDevice device;
   Bench bench(device, {.layers = 3, .experts = 4, .experts_per_token = 4});

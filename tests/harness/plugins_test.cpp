@@ -68,7 +68,7 @@ TEST_CASE("plugins lists and explains policies and tries them out") {
     INFO(check.out);
     REQUIRE(check.exit_code == 0);
     const Json report = Json::parse(check.out);
-    CHECK(report["trials"].size() == 7 + 2 + 14);  // of each model: its layers and one beyond
+    CHECK(report["trials"].size() == 7 + 2 + 14 + 5);  // of each model: its layers and one beyond
     for (const Json& trial : report["trials"])
       CHECK(trial["weights"].get<std::string>().ends_with("native"));
     REQUIRE(report["predicted"].size() == 9);  // three policies on three machines

@@ -93,5 +93,50 @@ TEST_CASE("in the checkpoint's type the choices are the reference's where they a
   CHECK(routed_apart * 25 <= routed);  // 4 %
 }
 
+// What the reference's routers chose for one sequence.
+class ReferenceRouting final : public IRouting {
+ public:
+  ReferenceRouting(const Golden& golden, const ModelConfig& config) : golden_(golden) {
+    for (std::int32_t layer = 0; layer < config.layers; ++layer)
+      if (config.has_experts(layer)) layers_.push_back(layer);
+    REQUIRE(layers_.size() == golden.routing_native.size());
+  }
+  void choose(std::uint32_t, std::uint32_t position, std::int32_t layer,
+              std::span<std::int32_t> ids) override {
+    const auto at = std::ranges::find(layers_, layer) - layers_.begin();
+    const Ids& all = golden_.routing_native[static_cast<std::size_t>(at)];
+    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(position * ids.size()), ids.size(),
+                ids.begin());
+  }
+
+ private:
+  const Golden& golden_;
+  std::vector<std::int32_t> layers_;
+};
+
+TEST_CASE("with the reference's experts all clear choices are the reference's", "[golden]") {
+  std::size_t compared = 0;
+  for (const auto& path : expert_checkpoints()) {
+    for (const Golden& golden : golden_of(path)) {
+      if (golden.routing_native.empty()) continue;
+      ModelRig rig(path);
+      ReferenceRouting routing(golden, rig.config());
+      ResidentProvider provider(rig.device(), rig.compute(), rig.weights());
+      const auto decoder = rig.decoder({.context = 512}, {.given = &routing});
+      GenerationRequest request = greedy(golden.prompt, kNewTokens);
+      request.force_ids = golden.greedy_native;
+      const GenerationResult result =
+          Generator(rig.device(), *decoder, provider, {}).run({&request, 1}, 1)[0];
+      for (std::size_t at = 0; at < golden.greedy_native.size(); ++at) {
+        if (golden.margin_native[at] < 0.02f * golden.largest_logit()) continue;
+        ++compared;
+        CAPTURE(path.filename(), golden.prompt.size(), at);
+        CHECK(result.tokens[at] == golden.greedy_native[at]);
+      }
+    }
+  }
+  CHECK(compared > 200);
+}
+
 }  // namespace
 }  // namespace sluice::test

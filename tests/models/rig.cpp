@@ -27,7 +27,8 @@ std::vector<Golden> golden_of(const fs::path& checkpoint) {
     out.push_back({one.at("prompt").get<Ids>(), one.at("greedy_fp32").get<Ids>(),
                    one.at("greedy_native").get<Ids>(),
                    one.at("margin_native").get<std::vector<float>>(),
-                   one.at("first_logits_fp32").get<std::vector<float>>()});
+                   one.at("first_logits_fp32").get<std::vector<float>>(),
+                   one.value("routing_native", std::vector<Ids>{})});
   }
   return out;
 }
