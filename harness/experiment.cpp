@@ -211,10 +211,11 @@ Experiment make_experiment(const Settings& settings, const std::string& file) {
   read_prompts(settings, experiment);
   experiment.warmup = settings.value("measure.warmup").get<std::uint32_t>();
   experiment.repeats = settings.value("measure.repeats").get<std::uint32_t>();
-  if (experiment.device.kind == DeviceKind::sim) {  // virtual time is the same each time
-    experiment.inputs["measure"] = {{"warmup", 0}, {"repeats", 1}};
-    experiment.warmup = 0;
+  if (experiment.device.kind == DeviceKind::sim) {
+    // Virtual time is the same each time, but where experts lie in a cache from the time before.
+    if (!experiment.routing) experiment.warmup = 0;
     experiment.repeats = 1;
+    experiment.inputs["measure"] = {{"warmup", experiment.warmup}, {"repeats", 1}};
   }
   return experiment;
 }

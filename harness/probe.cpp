@@ -84,21 +84,23 @@ class Prober {
   struct Operations {
     double memory_gbps = 0, op_ns = 0;
   };
+  // The rate is what one product twice as large takes longer, so that no cost of operations, nor of the
+  // host which puts them on the stream, is in it; what a small one takes beyond its bytes is such a cost.
   Operations operations() {
-    const double large_ns = best_queued([&] { products(kSide, kLargeBytes); });
+    const auto ns_over = [&](std::uint64_t bytes) {
+      const auto n = static_cast<std::uint32_t>(bytes / (2 * kSide));
+      return best_queued([&] { product(1, n, kSide, 0); });
+    };
+    const double ns_per_byte =
+        (ns_over(kLargeBytes) - ns_over(kLargeBytes / 2)) / (kLargeBytes / 2);
     const double small_ns = best_queued([&] { products(kSmall, kQueued / 2 * bytes_of(kSmall)); });
-    const double large_count = 2.0 * kLargeBytes / static_cast<double>(bytes_of(kSide));
-    const double small_count = kQueued;
     const double small_bytes = kQueued / 2.0 * static_cast<double>(bytes_of(kSmall));
-    // small_ns = small_bytes * ns_per_byte + small_count * op_ns, and so for the large ones.
-    const double ns_per_byte = (large_ns - small_ns * large_count / small_count) /
-                               (kLargeBytes - small_bytes * large_count / small_count);
-    return {1 / ns_per_byte, std::max(0.0, (small_ns - small_bytes * ns_per_byte) / small_count)};
+    return {1 / ns_per_byte, std::max(0.0, (small_ns - small_bytes * ns_per_byte) / kQueued)};
   }
 
   double matrix_tflops() {
     const auto ns_of = [&](std::uint32_t rows) {
-      return best_queued([&] { product(rows, kSide, 0); });
+      return best_queued([&] { product(rows, kSide, kSide, 0); });
     };
     std::uint32_t rows = kMostRows / 4;
     double ns = ns_of(rows);
@@ -223,15 +225,15 @@ class Prober {
 
   Weights all_weights() const { return {memory_.data(), memory_.range(), Encoding::native}; }
 
-  void product(std::uint32_t rows, std::uint32_t side, std::uint64_t weights_at) {
+  void product(std::uint32_t rows, std::uint32_t n, std::uint32_t k, std::uint64_t weights_at) {
     ops_.linear({.x = input(),
                  .weight = memory_.data() + weights_at,
                  .weight_type = DType::bf16,
                  .out = output(),
                  .type = DType::bf16,
                  .rows = rows,
-                 .n = side,
-                 .k = side},
+                 .n = n,
+                 .k = k},
                 all_weights());
   }
   static constexpr std::uint64_t bytes_of(std::uint64_t side) { return 2 * side * side; }
@@ -239,7 +241,7 @@ class Prober {
   void products(std::uint32_t side, std::uint64_t bytes) {
     for (std::uint64_t at = 0; at < bytes; at += bytes_of(side)) {
       norm();
-      product(1, side, at);
+      product(1, side, side, at);
     }
   }
   void norm() {
