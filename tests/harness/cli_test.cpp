@@ -470,7 +470,8 @@ TEST_CASE("inspect counts experts one by one") {
   INFO(done.err);
   REQUIRE(done.exit_code == 0);
   std::map<std::string, std::pair<int, std::uint64_t>> units;
-  for (const Json& unit : Json::parse(done.out)["units"])
+  const Json report = Json::parse(done.out);
+  for (const Json& unit : report["units"])
     units[unit["kind"].get<std::string>()] = {unit["count"].get<int>(),
                                               unit["largest_bytes"].get<std::uint64_t>()};
   CHECK(units["expert"] == std::pair(48 * 128, std::uint64_t{2} * 3 * 768 * 2048));
