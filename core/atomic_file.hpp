@@ -4,27 +4,21 @@
 #include <filesystem>
 #include <string_view>
 
+#include "core/unfinished_file.hpp"
+
 namespace sluice {
 
 class AtomicFile {
  public:
-  // Written as PATH.part, in whose place nothing is kept. Throws InputError when it cannot be made,
-  // or when what PATH names is there and no file.
+  // Written as PATH.part. Throws as UnfinishedFile does. Without finish() nothing is left of it.
   explicit AtomicFile(std::filesystem::path path);
-  ~AtomicFile();  // without finish(): nothing is left of it
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
 
   // Both throw Error when the disk refuses.
   void write(const void* data, std::uint64_t bytes);
-  void finish();
+  void finish() { file_.finish(); }
 
  private:
-  [[noreturn]] void fail(int error) const;
-
-  std::filesystem::path path_, unfinished_;
-  int descriptor_ = -1;
-  bool finished_ = false;
+  UnfinishedFile file_;
 };
 
 // The whole of it at once.

@@ -57,17 +57,20 @@ Rule rule_of(std::string_view text) {
   if (rest != "bf16" && rest != "int8" && rest != "int4")
     refuse(text, "does not end in =bf16, =int8 or =int4");
   if (rest != "bf16") rule.encoding = rest == "int8" ? Encoding::int8 : Encoding::int4;
+  const bool has_point = where.find('.') != std::string_view::npos;
   std::string_view layers = cut(where, '.');
-  if (is_kind(layers)) std::swap(layers, where);
-  if (!where.empty() && !is_kind(where)) refuse(text, "names no kind of unit behind the point");
-  rule.kind = where;
-  if (layers.empty() || layers == "all") return rule;
+  if (has_point && !is_kind(where)) refuse(text, "names no kind of unit behind the point");
+  if (has_point && where == "head") refuse(text, "names layers of the head, which is in none");
+  rule.kind = has_point ? where : is_kind(layers) ? layers : std::string_view{};
+  if (layers == "all" || (!has_point && is_kind(layers))) return rule;
   if (layers == "first" || layers == "last") {
     rule.from = rule.to = layers == "first" ? 0 : -1;
     return rule;
   }
+  const bool is_range = layers.find('-') != std::string_view::npos;
   rule.from = layer_of(cut(layers, '-'), text);
-  rule.to = layers.empty() ? rule.from : layer_of(layers, text);
+  rule.to = is_range ? layer_of(layers, text) : rule.from;
+  if (rule.to < rule.from) refuse(text, "ends before it begins");
   return rule;
 }
 

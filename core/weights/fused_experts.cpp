@@ -39,7 +39,7 @@ bool FusedExperts::are_in(const Checkpoint& checkpoint) {
 
 std::optional<FusedExperts::Place> FusedExperts::place_of(const std::string& name) const {
   const std::size_t at = name.find(kExperts);
-  if (checkpoint_->has(name) || at == std::string::npos) return std::nullopt;
+  if (at == std::string::npos) return std::nullopt;
   const std::string_view prefix = std::string_view(name).substr(0, at + kExperts.size());
   const std::string_view rest = std::string_view(name).substr(prefix.size());
   std::uint64_t expert = 0;
@@ -63,6 +63,9 @@ std::uint64_t FusedExperts::experts_in(const std::string& fused) const {
 DType FusedExperts::stored_type(const TensorSpec& tensor) const {
   const std::optional<Place> place = place_of(tensor.name);
   if (!place) return checkpoint_->stored_type(tensor);
+  if (checkpoint_->has(tensor.name))
+    throw InputError("{}: {} is there twice, by itself and in {}", checkpoint_->describe(),
+                     tensor.name, place->fused);
   const std::uint64_t experts = experts_in(place->fused);
   if (place->expert >= experts)
     throw InputError("{}: no tensor {}: {} has {} experts",

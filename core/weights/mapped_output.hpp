@@ -6,15 +6,17 @@
 #include <filesystem>
 #include <span>
 
+#include "core/unfinished_file.hpp"
+
 namespace sluice {
 
 class MappedOutput {
  public:
-  // Takes the space at once, so that a full disk is an Error here and not a signal later. The file
-  // has no name before finish(), so whatever ends the process leaves nothing. On file systems without
-  // such files, unless `unnamed`, and for a moment in finish(), it is `path`.part, which a process
-  // that is killed leaves behind and the next one takes the place of.
-  MappedOutput(std::filesystem::path path, std::uint64_t bytes, bool unnamed = true);
+  // Takes the space at once, so that a full disk is an Error here and not a signal later. Throws as
+  // UnfinishedFile does; where that can be without a name until finish(), whatever ends the process
+  // leaves nothing.
+  MappedOutput(std::filesystem::path path, std::uint64_t bytes,
+               UnfinishedFile::Name name = UnfinishedFile::Name::none);
   ~MappedOutput();
   MappedOutput(const MappedOutput&) = delete;
   MappedOutput& operator=(const MappedOutput&) = delete;
@@ -25,14 +27,10 @@ class MappedOutput {
   void finish();
 
  private:
-  void open(bool unnamed);
-  void close() noexcept;
   [[noreturn]] void fail(const char* what) const;
 
-  std::filesystem::path path_, unfinished_;
+  UnfinishedFile file_;
   std::uint64_t bytes_;
-  int file_ = -1;
-  bool named_ = false;  // unfinished_ is there
   std::byte* mapping_ = nullptr;
 };
 

@@ -103,9 +103,10 @@ void WeightStore::allocate_each(IDevice& device, std::span<const Wanted> wanted,
       }
     }
     if (needed)
-      throw PinningError(
-          "the embedding of {} bytes must be pinned, as kernels read it where it lies; only {} "
-          "bytes of weights may be",
+      throw InputError(
+          "the embedding of {} bytes must be pinned, as kernels read it where it lies; the limit "
+          "on "
+          "pinned weights is {} bytes",
           one.bytes, limit);
     slab.data = allocate_unpinned(one.bytes);
   };

@@ -46,8 +46,9 @@ class WeightStore {
   // the limit or the system forbids that, slab by slab until it does again; the others lie in
   // ordinary memory. On a device that does not execute, nothing is read: slabs are addresses with
   // sizes. Throws InputError when a tensor is missing or has another shape, when joined ones differ
-  // in type, or when one cannot be quantised or comes in another encoding; PinningError when the
-  // embedding cannot be pinned, which kernels read where it lies.
+  // in type, when one cannot be quantised or comes in another encoding, or when the limit leaves no
+  // room for the embedding, which kernels read where it lies; PinningError when the system refuses
+  // to pin that.
   WeightStore(IDevice& device, ModelPlan plan, const ITensorSource& source, const Options& options);
 
   ModelView view() const { return layout_.view(); }

@@ -2,6 +2,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/catch.hpp"
 #include "tests/harness/process.hpp"
@@ -37,6 +39,43 @@ TEST_CASE("the reserved policies are explained as plugins are") {
   const Finished version = run_sluice({"--version"});
   CHECK(version.exit_code == 0);
   CHECK_THAT(version.out, Catch::StartsWith("sluice "));
+}
+
+TEST_CASE("encodings name units in one way, and what names none or is in none is refused") {
+  const auto generate = [](const std::string& encodings) {
+    return run_sluice({"generate", "--model", "synthetic:tiny-dense", "--prompt-ids", "1",
+                       "--max-new-tokens", "1", "--device", "cpu", "--gpu-layer-budget", "1",
+                       "--policy", "mixed_prefetch", "--param", "encodings=" + encodings});
+  };
+  for (const char* taken : {"", "all=int4", "0=int8,first.mlp=int4,1-2=bf16,2-2.attention=int8",
+                            "head=int4,all.expert=int4,", "last=int4"}) {
+    INFO(taken);
+    CHECK(generate(taken).exit_code == 0);
+  }
+  for (const auto& [given, why] : std::vector<std::pair<std::string, std::string>>{
+           {"all", "does not end in =bf16, =int8 or =int4"},
+           {"mlp=int3", "does not end in"},
+           {"mlp==int4", "does not end in"},
+           {"first=int4,,last=int4", "does not end in"},
+           {"=int4", "names neither layers nor a kind of unit"},
+           {"embedding=int4", "names neither"},
+           {"1-=int4", "names neither"},
+           {"-1=int4", "names neither"},
+           {"0-1-2=int4", "names neither"},
+           {".mlp=int4", "names neither"},
+           {"mlp.attention=int4", "names neither"},
+           {"mlp.=int4", "names no kind of unit behind the point"},
+           {"first.=int4", "names no kind"},
+           {"0.first=int4", "names no kind"},
+           {"first.head=int4", "names layers of the head, which is in none"},
+           {"2-1=int4", "ends before it begins"},
+           {"99=int4", "the model has no layer 99"},
+           {"0-99=int4", "the model has no layer 99"}}) {
+    INFO(given);
+    const Finished done = generate(given);
+    CHECK(done.exit_code == 2);
+    CHECK_THAT(done.err, Contains("encodings: ") && Contains(why));
+  }
 }
 
 TEST_CASE("plugins lists and explains policies and tries them out") {

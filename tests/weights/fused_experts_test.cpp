@@ -23,15 +23,16 @@ std::string counted(std::uint64_t of, std::uint64_t elements) {
   return out;
 }
 
-std::unique_ptr<FusedExperts> open(const ScratchDir& dir, const std::string& gate_up_shape) {
+std::unique_ptr<FusedExperts> open(const ScratchDir& dir, const std::string& gate_up_shape,
+                                   const std::string& norm_name = "norm") {
   const std::string gate_up = counted(0, kExperts * 2 * kWidth * kHidden);
   const std::string down = counted(1, kExperts * kWidth * kHidden), norm = counted(2, kHidden);
   const std::string header =
       fmt::format(R"({{"{0}gate_up_proj":{{"dtype":"BF16","shape":{1},"data_offsets":[0,{2}]}},)"
                   R"("{0}down_proj":{{"dtype":"BF16","shape":[3,4,2],"data_offsets":[{2},{3}]}},)"
-                  R"("norm":{{"dtype":"BF16","shape":[4],"data_offsets":[{3},{4}]}}}})",
+                  R"("{5}":{{"dtype":"BF16","shape":[4],"data_offsets":[{3},{4}]}}}})",
                   kPrefix, gate_up_shape, gate_up.size(), gate_up.size() + down.size(),
-                  gate_up.size() + down.size() + norm.size());
+                  gate_up.size() + down.size() + norm.size(), norm_name);
   spit(dir.path() / "model.safetensors", safetensors_file(header, gate_up + down + norm));
   auto checkpoint = std::make_unique<Checkpoint>(dir.path());
   CHECK(FusedExperts::are_in(*checkpoint));
@@ -90,4 +91,13 @@ TEST_CASE("fused experts of another number or shape are refused with the tensor'
   const ScratchDir flat_dir;
   const auto flat = open(flat_dir, "[12,4]");
   CHECK_FALSE(flat->has(kPrefix + "0.gate_proj.weight"));
+}
+
+TEST_CASE("an expert that is there by itself as well is refused") {
+  const ScratchDir dir;
+  const std::string name = kPrefix + "1.down_proj.weight";
+  const auto experts = open(dir, "[3,4,4]", name);
+  CHECK(contains(input_error([&] { experts->stored_type(spec(name, {4})); }),
+                 name + " is there twice, by itself and in " + kPrefix + "down_proj"));
+  CHECK(experts->stored_type(spec(kPrefix + "0.down_proj.weight", {4, 2})) == DType::bf16);
 }

@@ -279,24 +279,25 @@ TEST_CASE("a copy that cannot be made leaves nothing and what was there") {
 }
 
 TEST_CASE("an output file has its name when it is whole, on any file system") {
-  for (const bool unnamed : {true, false}) {
+  using Name = UnfinishedFile::Name;
+  for (const Name name : {Name::none, Name::part}) {
     const ScratchDir dir;
     const fs::path path = dir.write("file", "before");
     {
-      const MappedOutput file(path, 5, unnamed);
+      const MappedOutput file(path, 5, name);
       std::memcpy(file.data().data(), "after", 5);
-      CHECK(fs::exists(dir.path() / "file.part") != unnamed);
+      CHECK(fs::exists(dir.path() / "file.part") == (name == Name::part));
     }
     CHECK(bytes_of(path) == "before");
     CHECK_FALSE(fs::exists(dir.path() / "file.part"));
-    MappedOutput file(path, 5, unnamed);
+    MappedOutput file(path, 5, name);
     std::memcpy(file.data().data(), "after", 5);
     file.finish();
     CHECK(bytes_of(path) == "after");
     CHECK_FALSE(fs::exists(dir.path() / "file.part"));
-    CHECK_THROWS_WITH(MappedOutput(dir.path() / "none" / "file", 5, unnamed),
+    CHECK_THROWS_WITH(MappedOutput(dir.path() / "none" / "file", 5, name),
                       Contains("No such file or directory"));
-    CHECK_THROWS_WITH(MappedOutput(dir.path() / "large", 1ull << 60, unnamed),
+    CHECK_THROWS_WITH(MappedOutput(dir.path() / "large", 1ull << 60, name),
                       Contains("no space for its"));
     CHECK(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator()) == 1);
   }

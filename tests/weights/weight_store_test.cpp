@@ -321,7 +321,7 @@ TEST_CASE("slabs that cannot be pinned lie in ordinary memory, with the same byt
     }
     WeightStore::Options options;
     options.pinned_limit = needed - 1;
-    CHECK_THROWS_AS(WeightStore(device, model.plan, *model.tensors, options), PinningError);
+    CHECK_THROWS_AS(WeightStore(device, model.plan, *model.tensors, options), InputError);
     StingyDevice stingy(device, needed - 1);
     CHECK_THROWS_AS(WeightStore(stingy, model.plan, *model.tensors, {}), PinningError);
   }
