@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "harness/build_info.hpp"
 #include "harness/commands/commands.hpp"
+#include "harness/cut_file.hpp"
 #include "harness/progress.hpp"
 
 namespace {
@@ -29,6 +30,7 @@ void check_output() {
 
 int main(int argc, char** argv) {
   hold_standard_streams();
+  sluice::refuse_files_cut_while_read();
   CLI::App app{"Runs language models that are bigger than the GPU they run on", "sluice"};
   app.require_subcommand(1);
   app.set_version_flag("--version", sluice::version_text());

@@ -12,6 +12,7 @@
 #include "harness/progress.hpp"
 #include "harness/results_file.hpp"
 #include "harness/session.hpp"
+#include "harness/value.hpp"
 
 namespace sluice {
 namespace {
@@ -59,6 +60,13 @@ PreparedCell prepare_windows(Experiment experiment, const Window& longest, Model
   PreparedCell cell = prepare(std::move(experiment), models, plugins);
   cell.logit_rows = kScoredRows;
   return cell;
+}
+
+// As a check of CLI11, whose own takes -1 for 2^64 - 1.
+std::string at_least_one(const std::string& text) {
+  const std::optional<ReadInteger> number = read_integer(text);
+  if (number && !number->overflow && number->value >= 1) return "";
+  return fmt::format("{} is not an integer of at least 1", text);
 }
 
 std::string policy_text(const PreparedCell& cell) { return policy_label(cell.experiment.inputs); }
@@ -166,7 +174,7 @@ void add_eval(CLI::App& app) {
                                          "device.pinned_limit", "device.link_gbps"});
   command.add_option("--max-tokens", options->max_tokens, "takes only the text's first tokens")
       ->type_name("N")
-      ->check(CLI::Range(std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max()));
+      ->check(at_least_one);
   options->experiment.add_to(command);
   command
       .add_option("--reference", options->reference,

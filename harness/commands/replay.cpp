@@ -37,6 +37,21 @@ Experiment experiment_of(const RecordedRun& recorded, const ReplayCommand& comma
   return experiment;
 }
 
+// Which experts a step needs is what the router makes of hidden states. A simulated device has none
+// and draws them, so neither kind's steps are the other's.
+void check_routing(const RecordedRun& recorded, const PreparedCell& cell,
+                   const ReplayCommand& command) {
+  if (cell.model->source.config.experts.count == 0) return;
+  const JsonNode device = JsonNode(recorded.experiment, command.file, "experiment").at("device");
+  const std::string before = device.at("kind").string();
+  const DeviceKind now = cell.experiment.device.kind;
+  if ((before == name_of(DeviceKind::sim)) == (now == DeviceKind::sim)) return;
+  throw InputError(
+      "{}: was recorded on {} and is to be played back on {}; the model has experts, and a "
+      "simulated device draws them instead of computing which are needed, so the steps are others",
+      command.file, before, name_of(now));
+}
+
 void execute(const ReplayCommand& command) {
   RecordedRun recorded = read_decision_file(command.file);
   if (recorded.counters.is_null())
@@ -45,6 +60,7 @@ void execute(const ReplayCommand& command) {
   PluginCache none{PluginPath{}};
   PreparedCell cell =
       prepare(experiment_of(recorded, command), models, none, command.experiment.instruments());
+  check_routing(recorded, cell, command);
   const std::string policy = recorded.policy.at("name").get<std::string>();
   cell.experiment.policy.name = policy;
   cell.playback = std::make_shared<PlaybackPolicy>(std::move(recorded.decisions));

@@ -117,6 +117,17 @@ TEST_CASE("eval's perplexity is that of the logits which generate prints") {
   CHECK(parts["perplexity"].get<double>() == Approx(cut.perplexity()).epsilon(1e-9));
 }
 
+TEST_CASE("eval takes a whole number of tokens, and at least one") {
+  const ScratchDir dir;
+  const std::string file = dir.write("text", kText);
+  for (const char* given : {"-1", "0", "1.5", "1e3", "18446744073709551616", "some"}) {
+    const Finished done = run_sluice(
+        {"eval", "--model", kLlama, "--text", file, "--device", "cpu", "--max-tokens", given});
+    CHECK(done.exit_code == 2);
+    CHECK_THAT(done.err, Contains(given));
+  }
+}
+
 TEST_CASE("eval compares a policy's weights with a reference's") {
   const ScratchDir dir;
   const std::string file = dir.write("text", kText);

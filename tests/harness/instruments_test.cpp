@@ -144,6 +144,24 @@ TEST_CASE("a simulated run's decisions are played back with a budget that was fo
   CHECK(replayed.exit_code == 0);
 }
 
+TEST_CASE("a run over experts is not played back where they are drawn") {
+  const ScratchDir dir;
+  const std::string log = dir.path() / "d.jsonl";
+  const std::vector<std::string> generate{
+      "generate",         "--model", "synthetic:tiny-moe", "--prompt-ids", "1,2,3",
+      "--max-new-tokens", "5",       "--ignore-eos",       "--decisions",  log};
+  const std::vector<std::string> cpu{"--device", "cpu"};
+  for (const bool simulated : {false, true}) {
+    CAPTURE(simulated);
+    REQUIRE(run_sluice(generate + (simulated ? kSimulated : cpu)).exit_code == 0);
+    CHECK(run_sluice({"replay", log}).exit_code == 0);
+    const Finished other =
+        run_sluice(std::vector<std::string>{"replay", log} + (simulated ? cpu : kSimulated));
+    CHECK(other.exit_code == 2);
+    CHECK_THAT(other.err, Contains("the model has experts, and a simulated device draws them"));
+  }
+}
+
 TEST_CASE("a replay that comes to something else says so and fails") {
   const ScratchDir dir;
   const std::string yaml = dir.write("x.yaml", kExperiment + kCpu), log = dir.path() / "d.jsonl";
