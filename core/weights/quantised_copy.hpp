@@ -25,9 +25,10 @@ std::filesystem::path quantised_copy_path(const std::filesystem::path& directory
 std::string source_fingerprint(const ModelPlan& plan, const ITensorSource& source);
 
 // Quantises all matrices of `plan`, with all cores, or takes them from `source` where it has them in
-// that encoding; `calibration` says how it came by them, in one line, or nothing. Into a file that appears when it is whole, in the
-// place of one that is there. `progress` is told the bytes written so far and their total, on the
-// caller's thread. Throws InputError for a matrix that cannot be quantised, Error when writing fails.
+// that encoding; `calibration` says how it came by them, in one line, or nothing. Into a file that
+// appears when it is whole, in the place of one that is there. `progress` is told the bytes written so
+// far and their total, on the caller's thread. Throws InputError for a matrix that cannot be
+// quantised, Error when writing fails.
 void write_quantised_copy(const ModelPlan& plan, const ITensorSource& source, Encoding encoding,
                           const std::filesystem::path& path, const std::string& calibration,
                           const std::function<void(std::uint64_t, std::uint64_t)>& progress);

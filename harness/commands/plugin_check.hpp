@@ -17,8 +17,8 @@ struct PluginTrial {
   std::string problem{};  // empty when passed
 };
 
-// Generates with synthetic models, dense ones of different depth and one with experts, under each budget from 1 to one beyond
-// their layers, on the cpu device and again on a simulated machine, both under audit and with evicted
+// Generates with synthetic models, dense ones of different depth and one with experts, under each
+// budget from 1 to one beyond their layers, on the cpu device and again on a simulated machine, both under audit and with evicted
 // slots filled with NaN. A trial fails where
 //   the tokens or first logits are not those of the resident run over the same encodings,
 //   the policy throws, or a wish of its was refused,
