@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <stdexcept>
 #include <string>
+
+#include "sluice/line_reader.hpp"
 
 namespace sluice {
 namespace {
@@ -27,59 +27,36 @@ enum Column : std::size_t {
 
 constexpr std::uint64_t kMost = 1 << 20;
 
-std::string_view cut(std::string_view& text, char at) {
-  const std::string_view before = text.substr(0, text.find(at));
-  text.remove_prefix(std::min(before.size() + 1, text.size()));
-  return before;
-}
-
-class TraceReader {
+class TraceReader : private LineReader {
  public:
-  explicit TraceReader(std::string_view text) : rest_(text) {}
+  explicit TraceReader(std::string_view text) : LineReader(text) {}
 
   Routing read() {
     take_line();
-    while (rest_.starts_with('#')) read_comment(take_line());
+    while (next_begins_with('#')) read_comment(take_line());
     RoutingShape& shape = routing_.shape;
     if (shape.layers == 0 || shape.experts == 0 || shape.per_token == 0 || shape.expert_bytes == 0)
       fail("n_layer, n_expert, n_expert_used and expert_bytes must stand above the columns");
     if (shape.per_token > shape.experts) fail("more experts are used than there are");
     if (take_line() != kColumns) fail("the columns must be " + std::string(kColumns));
-    while (!rest_.empty()) read_row(take_line());
+    while (!at_end()) read_row(take_line());
     check_complete();
     return std::move(routing_);
   }
 
  private:
-  [[noreturn]] void fail(const std::string& why) const {
-    throw std::invalid_argument("line " + std::to_string(line_) + ": " + why);
-  }
-  std::string_view take_line() {
-    ++line_;
-    std::string_view line = cut(rest_, '\n');
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    return line;
-  }
-  std::uint64_t number(std::string_view text, std::uint64_t most) const {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (text.empty() || error != std::errc{} || end != text.data() + text.size() || value > most)
-      fail("'" + std::string(text.substr(0, 40)) + "' is no whole number from 0 to " +
-           std::to_string(most));
-    return value;
-  }
-
   void read_comment(std::string_view line) {
     RoutingShape& shape = routing_.shape;
     while (!line.empty()) {
       std::string_view value = cut(line, ' ');
       const std::string_view name = cut(value, '=');
-      if (name == "n_layer") shape.layers = static_cast<std::int32_t>(number(value, kMost));
-      if (name == "n_expert") shape.experts = static_cast<std::int32_t>(number(value, kMost));
+      if (name == "n_layer") shape.layers = static_cast<std::int32_t>(number(value, name, kMost));
+      if (name == "n_expert") shape.experts = static_cast<std::int32_t>(number(value, name, kMost));
       if (name == "n_expert_used")
-        shape.per_token = static_cast<std::int32_t>(number(value, kMost));
+        shape.per_token = static_cast<std::int32_t>(number(value, name, kMost));
       if (name == "expert_bytes")
-        shape.expert_bytes = std::max(shape.expert_bytes, number(value, std::uint64_t{1} << 40));
+        shape.expert_bytes =
+            std::max(shape.expert_bytes, number(value, name, std::uint64_t{1} << 40));
     }
   }
 
@@ -88,13 +65,13 @@ class TraceReader {
     std::array<std::string_view, columns> fields;
     for (std::string_view& field : fields) field = cut(text, ',');
     if (!text.empty() || fields[bytes].empty()) fail("a row has nine fields");
-    const std::uint64_t its_turn = number(fields[turn], kMost),
-                        its_step = number(fields[step], kMost);
-    const Phase its_phase = number(fields[phase], 1) == 0 ? Phase::prefill : Phase::decode;
+    const std::uint64_t its_turn = number(fields[turn], "turn", kMost),
+                        its_step = number(fields[step], "step", kMost);
+    const Phase its_phase = number(fields[phase], "phase", 1) == 0 ? Phase::prefill : Phase::decode;
     const auto its_layer = static_cast<std::int32_t>(
-        number(fields[layer], static_cast<std::uint64_t>(shape.layers) - 1));
+        number(fields[layer], "layer", static_cast<std::uint64_t>(shape.layers) - 1));
     const auto id = static_cast<std::int32_t>(
-        number(fields[expert], static_cast<std::uint64_t>(shape.experts) - 1));
+        number(fields[expert], "expert", static_cast<std::uint64_t>(shape.experts) - 1));
 
     if (begins_pass(its_turn, its_phase, its_step)) {
       check_complete();
@@ -114,7 +91,8 @@ class TraceReader {
     if (begins_layer) layers.push_back({its_layer, {}});
     turn_ = its_turn;
     step_ = its_step;
-    if (number(fields[slot], kMost) != token_.size()) fail("the slots of a token count from 0 on");
+    if (number(fields[slot], "slot", kMost) != token_.size())
+      fail("the slots of a token count from 0 on");
     if (std::ranges::find(token_, id) != token_.end())
       fail("expert " + std::to_string(id) + " is named twice");
     token_.push_back(id);
@@ -134,8 +112,6 @@ class TraceReader {
            std::to_string(routing_.shape.per_token));
   }
 
-  std::string_view rest_;
-  std::size_t line_ = 0;
   std::uint64_t turn_ = 0, step_ = 0;
   std::vector<std::int32_t> token_;  // the experts of the last one
   Routing routing_;

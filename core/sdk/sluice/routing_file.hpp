@@ -7,15 +7,14 @@
 // A step is one pass over the model. Steps ascend, within each the layers; a line is one token's
 // choice, and lines of one step and layer are the tokens that passed together. Weights may be missing.
 #pragma once
-#include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "sluice/line_reader.hpp"
 #include "sluice/policy.hpp"
 
 namespace sluice {
@@ -40,10 +39,10 @@ inline constexpr std::string_view kRoutingColumns = "step,phase,layer,experts,we
 
 // Reads such a text line by line. Whatever is wrong is a std::invalid_argument that begins with the
 // line: "line 7: layer 48 of 48".
-class RoutingReader {
+class RoutingReader : private LineReader {
  public:
   // `text` must outlive the reader.
-  explicit RoutingReader(std::string_view text) : rest_(text) {
+  explicit RoutingReader(std::string_view text) : LineReader(text) {
     std::string_view head = take_line();
     if (!head.starts_with(kRoutingTitle))
       fail("it does not begin with '" + str(kRoutingTitle) + "'");
@@ -62,7 +61,7 @@ class RoutingReader {
 
   // False at the end, and `line` is as it was.
   bool next(RoutingLine& line) {
-    if (rest_.empty()) return false;
+    if (at_end()) return false;
     std::string_view text = take_line();
     RoutingLine read;
     read.step = number(cut(text, ','), "step", ~std::uint64_t{0});
@@ -83,30 +82,6 @@ class RoutingReader {
   static constexpr std::uint64_t kMost = 1 << 20;
   static std::string str(std::string_view text) { return std::string(text); }
 
-  [[noreturn]] void fail(const std::string& why) const {
-    throw std::invalid_argument("line " + std::to_string(line_) + ": " + why);
-  }
-
-  std::string_view take_line() {
-    ++line_;
-    std::string_view line = cut(rest_, '\n');
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    return line;
-  }
-  static std::string_view cut(std::string_view& text, char at) {
-    const std::string_view before = text.substr(0, text.find(at));
-    text.remove_prefix(std::min(before.size() + 1, text.size()));
-    return before;
-  }
-
-  std::uint64_t number(std::string_view text, const char* what, std::uint64_t most) const {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (text.empty() || error != std::errc{} || end != text.data() + text.size() || value > most)
-      fail(str(what) + " '" + str(text.substr(0, 40)) + "' is no whole number from 0 to " +
-           std::to_string(most));
-    return value;
-  }
   std::uint64_t field(std::string_view& head, const std::string& name, std::uint64_t least,
                       std::uint64_t most) const {
     const std::string begin = " " + name + "=";
@@ -114,21 +89,21 @@ class RoutingReader {
     head.remove_prefix(begin.size());
     const std::string_view text = head.substr(0, head.find(' '));
     head.remove_prefix(text.size());
-    const std::uint64_t value = number(text, name.c_str(), most);
+    const std::uint64_t value = number(text, name, most);
     if (value < least) fail(name + " is 0");
     return value;
   }
   Phase phase(std::string_view text) const {
     for (const Phase phase : {Phase::prefill, Phase::decode, Phase::verify})
       if (text == name_of(phase)) return phase;
-    fail("phase '" + str(text.substr(0, 40)) + "' is not prefill, decode or verify");
+    fail("phase " + shown(text) + " is not prefill, decode or verify");
   }
 
   void read_experts(std::string_view text, std::vector<std::int32_t>& experts) {
     while (!text.empty()) {
       const std::uint64_t expert =
           number(cut(text, ' '), "expert", static_cast<std::uint64_t>(shape_.experts) - 1);
-      if (std::exchange(seen_[expert], line_) == line_)
+      if (std::exchange(seen_[expert], line()) == line())
         fail("expert " + std::to_string(expert) + " is named twice");
       experts.push_back(static_cast<std::int32_t>(expert));
     }
@@ -143,7 +118,7 @@ class RoutingReader {
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), weight);
       if (word.empty() || error != std::errc{} || end != word.data() + word.size() ||
           !(weight >= 0 && weight <= 1e9f))
-        fail("weight '" + str(word.substr(0, 40)) + "' is no number from 0 on");
+        fail("weight " + shown(word) + " is no number from 0 on");
       weights.push_back(weight);
     }
     if (weights.size() != static_cast<std::size_t>(shape_.per_token))
@@ -159,8 +134,6 @@ class RoutingReader {
       fail("layer " + std::to_string(read.layer) + " behind a later one of its step");
   }
 
-  std::string_view rest_;
-  std::size_t line_ = 0;
   RoutingShape shape_;
   std::vector<std::size_t> seen_;  // index: expert; the line that named it last
   std::uint64_t last_step_ = 0;
