@@ -161,11 +161,13 @@ TEST_CASE("units run one by one give the hidden states of a pass, and show what 
   }
 }
 
-// Random weights have no directions that matter more than others, so that there is next to nothing to
-// win, and the order of sums decides who is ahead by a percent. What is calibrated with the wrong inputs
-// is far behind.
-TEST_CASE("a calibrated model is about as near to itself as one rounded to nearest",
+// Random weights have few directions that matter more than others, so that a single model has little to
+// win, and the order of sums, which differs between builds, decides about a percent of it: what must be
+// won is won over all of them.
+TEST_CASE("calibrated models are nearer to themselves than those rounded to nearest",
           "[calibration]") {
+  double ratios = 1;
+  std::size_t models = 0;
   for (const auto& path : dense_checkpoints()) {
     INFO(path);
     const ModelSource model = open_checkpoint(path);
@@ -187,8 +189,13 @@ TEST_CASE("a calibrated model is about as near to itself as one rounded to neare
           squared_difference(logits(model, *model.tensors, Encoding::int4, tokens), native);
     }
     INFO("calibrated " << of_calibrated << ", to nearest " << of_nearest);
-    CHECK(of_calibrated < 1.2 * of_nearest);
+    CHECK(of_calibrated < 1.05 * of_nearest);
+    ratios *= of_calibrated / of_nearest;
+    ++models;
   }
+  const double mean = std::pow(ratios, 1.0 / static_cast<double>(models));
+  INFO("on average " << mean << " of what rounding to nearest is off by");
+  CHECK(mean < 0.93);
 }
 
 TEST_CASE("the same text gives the same codes; all matrices but the head's have some",
