@@ -140,8 +140,8 @@ class IOffloadPolicy {
     static_cast<void>(step);
     static_cast<void>(actions);
   }
-  // A router has named units that a later step is likely to need, best first. Without experts it is
-  // never called.
+  // A router has named units that a later step is likely to need, best first. The decoder does not call
+  // it yet; without experts nobody will.
   virtual void routed(std::span<const UnitId> units, Actions& actions) {
     static_cast<void>(units);
     static_cast<void>(actions);
