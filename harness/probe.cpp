@@ -21,7 +21,7 @@ namespace sluice {
 namespace {
 
 constexpr std::uint64_t kMiB = 1ull << 20;
-// Far beyond caches, so that a pass over it comes from memory.
+// A pass over this much comes from a GPU's memory.
 constexpr std::uint64_t kLargeBytes = 256 * kMiB;
 // A matrix as a large model has it.
 constexpr std::uint32_t kSide = 4096;
@@ -37,6 +37,14 @@ std::uint64_t host_memory_bytes() {
          static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
 }
 
+// As many that a pass over them comes from memory, whatever the host's last cache is; some hold 300 MiB.
+std::uint64_t bytes_beyond_caches() {
+  const auto cache = static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
+  const std::uint64_t bytes =
+      std::clamp(4 * cache, kLargeBytes, std::max(kLargeBytes, host_memory_bytes() / 8));
+  return bytes / (2 * kMiB) * (2 * kMiB);
+}
+
 std::uint64_t whole_ns(double ns) {
   return static_cast<std::uint64_t>(std::llround(std::max(0.0, ns)));
 }
@@ -48,13 +56,13 @@ class Prober {
         compute_(device.make_stream(Resource::compute, "probe compute")),
         lane_(device.make_stream(Resource::h2d, "probe copies")),
         ops_(device, compute_),
-        host_(device, Buffer::Where::pinned, kLargeBytes, "the probe"),
-        memory_(device, Buffer::Where::device, kLargeBytes, "the probe"),
+        large_(bytes_beyond_caches()),
+        host_(device, Buffer::Where::pinned, large_, "the probe"),
+        memory_(device, Buffer::Where::device, large_, "the probe"),
         rows_(device, Buffer::Where::device, 3 * kRowBytes, "the probe's rows") {
     std::fill_n(host_.data(), host_.bytes(), std::byte{0});
-    transfer(Resource::h2d, 0, kLargeBytes);
-    for (std::uint64_t at = 0; at < rows_.bytes(); at += kLargeBytes)
-      ops_.upload(rows_.data() + at, host_.data(), std::min(kLargeBytes, rows_.bytes() - at));
+    transfer(Resource::h2d, 0, large_);
+    ops_.upload(rows_.data(), host_.data(), rows_.bytes());
     finish();
   }
 
@@ -65,7 +73,7 @@ class Prober {
       const std::uint64_t copies = std::clamp<std::uint64_t>(64 * kMiB / bytes, 2, kQueued);
       std::uint64_t at = 0;
       const double ns = best([&] {
-        for (std::uint64_t i = 0; i < copies; ++i, at = (at + bytes) % kLargeBytes)
+        for (std::uint64_t i = 0; i < copies; ++i, at = (at + bytes) % large_)
           transfer(direction, at, bytes);
         device_.sync(device_.record(lane_));
       });
@@ -91,11 +99,11 @@ class Prober {
       const auto n = static_cast<std::uint32_t>(bytes / (2 * kSide));
       return best_queued([&] { product(1, n, kSide, 0); });
     };
-    const double whole_ns = ns_over(kLargeBytes), half_ns = ns_over(kLargeBytes / 2);
+    const double whole_ns = ns_over(large_), half_ns = ns_over(large_ / 2);
     // On a machine that is disturbed both may take the same; twice the rate of the whole is more than
     // any cost of an operation can hide.
     const double ns_per_byte =
-        std::max(whole_ns - half_ns, whole_ns / 4) / (static_cast<double>(kLargeBytes) / 2);
+        std::max(whole_ns - half_ns, whole_ns / 4) / (static_cast<double>(large_) / 2);
     const double small_ns = best_queued([&] { products(kSmall, kQueued / 2 * bytes_of(kSmall)); });
     const double small_bytes = kQueued / 2.0 * static_cast<double>(bytes_of(kSmall));
     return {1 / ns_per_byte, std::max(0.0, (small_ns - small_bytes * ns_per_byte) / kQueued)};
@@ -172,7 +180,7 @@ class Prober {
           readers.emplace_back([&, t] { sum += read_part(t, threads); });
       }
     });
-    return static_cast<double>(kLargeBytes) / ns;
+    return static_cast<double>(large_) / ns;
   }
 
  private:
@@ -240,11 +248,14 @@ class Prober {
                 all_weights());
   }
   static constexpr std::uint64_t bytes_of(std::uint64_t side) { return 2 * side * side; }
-  // Products over `bytes` of weights, each behind a norm.
+  // Products over `bytes` of weights, each behind a norm; on from where the last ones were, as weights
+  // that are read again and again would come from a cache.
   void products(std::uint32_t side, std::uint64_t bytes) {
-    for (std::uint64_t at = 0; at < bytes; at += bytes_of(side)) {
+    for (std::uint64_t done = 0; done < bytes; done += bytes_of(side)) {
       norm();
-      product(1, side, side, at);
+      product(1, side, side, next_weights_);
+      next_weights_ += bytes_of(side);
+      if (next_weights_ + bytes_of(side) > large_) next_weights_ = 0;
     }
   }
   void norm() {
@@ -261,7 +272,7 @@ class Prober {
 
   std::uint64_t read_part(unsigned part, unsigned parts) const {
     const auto* words = reinterpret_cast<const std::uint64_t*>(host_.data());
-    const std::uint64_t count = kLargeBytes / sizeof(std::uint64_t);
+    const std::uint64_t count = large_ / sizeof(std::uint64_t);
     constexpr std::uint64_t kLanes = 32;
     std::array<std::uint64_t, kLanes> sums{};
     const std::uint64_t end = count * (part + std::uint64_t{1}) / parts / kLanes * kLanes;
@@ -273,7 +284,9 @@ class Prober {
   IDevice& device_;
   const StreamId compute_, lane_;
   Ops ops_;
+  const std::uint64_t large_;
   Buffer host_, memory_, rows_;
+  std::uint64_t next_weights_ = 0;
 };
 
 std::string size_text(std::uint64_t bytes) {

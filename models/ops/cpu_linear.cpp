@@ -24,7 +24,7 @@ constexpr std::size_t kDirectRows = 32;
 
 // The processor's own prefetching follows a few long streams well, many short ones badly: measured
 // at 576 columns, eight rows at once came to 40 % of a read pass over the same bytes. So rows of up
-// to this many bytes are taken few at a time, and the next ones fetched in the order they lie in.
+// to this many bytes are taken few at a time, and later ones fetched in the order they lie in.
 constexpr std::size_t kShortRowBytes = kLanes >= 16 ? 6144 : 4096;
 // One accumulator a row covers the latency of an addition only where its vectors are wide and many
 // bytes of weights.
@@ -156,8 +156,7 @@ void direct_task(const LinearArgs& args, std::size_t row, std::size_t count, std
   switch (tokens) {
     case 1:
       return row_bytes<Row>(args) <= kShortRowBytes
-                 ? one_token<kShortRows<Row>, (kShortRows<Row> > 1), Row>(args, row, count, x,
-                                                                          results)
+                 ? one_token<kShortRows<Row>, true, Row>(args, row, count, x, results)
                  : one_token<kLongRows, false, Row>(args, row, count, x, results);
     case 2: return some_tokens<2, Row>(args, row, count, x, x_stride, results);
     case 3: return some_tokens<3, Row>(args, row, count, x, x_stride, results);

@@ -214,14 +214,18 @@ HWY_INLINE void add_block(const Row (&w)[R], std::size_t at, const float* x, std
   }
 }
 
+// How far behind the R rows that are worked on weights are fetched. Measured on a Xeon at 576 columns of
+// bf16: 17.6 GB/s without fetching, 19.7 next to the rows, 25.0 from here.
+constexpr std::size_t kFetchDistance = 3072;
+
 // Adds k products of each of R rows of weights with each of T rows of packed activations. With
-// kAhead, fetches the R rows that follow the last, in the order in which they lie.
+// kAhead, fetches rows that follow them, in the order in which they lie.
 template <bool kAhead = false, std::size_t R, std::size_t T, class Row>
 HWY_INLINE void add_products(const Row (&w)[R], std::size_t k, const float* x, std::size_t x_stride,
                              Sums<R, T>& sums) {
   using Format = RowFormat<Row>;
   constexpr std::size_t kLine = 64;
-  const auto* next = static_cast<const char*>(Format::address(w[R - 1] + k));
+  const auto* next = static_cast<const char*>(Format::address(w[R - 1] + k)) + kFetchDistance;
   std::size_t i = 0;
   for (; i + kBlockOf<Row> <= k; i += kBlockOf<Row>) {
     if constexpr (kAhead) {
