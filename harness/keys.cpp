@@ -1,5 +1,7 @@
 #include "harness/keys.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 
 #include "core/error.hpp"
@@ -212,12 +214,6 @@ std::vector<std::string> names_in(std::string_view section) {
   return names;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
-
 }  // namespace
 
 std::span<const Key> experiment_keys() { return kKeys; }
@@ -250,7 +246,7 @@ void unknown_key(std::string_view path, const Origin& place) {
                    fmt::format(" Known {}: {}",
                                known_section && !section.empty() ? fmt::format("in '{}'", section)
                                                                  : std::string("keys"),
-                               joined(siblings)));
+                               fmt::join(siblings, ", ")));
 }
 
 std::string describe_keys() {

@@ -1,5 +1,7 @@
 #include "harness/machine_file.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -30,7 +32,7 @@ constexpr Key ns_key(std::string_view path, std::string_view help) {
   return {.path = path, .type = KeyType::integer, .max = kMostNs, .help = help};
 }
 
-constexpr auto kKeys = std::to_array<MachineKey>({
+constexpr auto kMachineKeys = std::to_array<MachineKey>({
     {{.path = "name", .help = "what records call it"}, &Machine::name},
     {size_key("device_memory", "of the device"), &Machine::device_memory_bytes},
     {size_key("host_memory", "that weights can be pinned in"), &Machine::host_memory_bytes},
@@ -50,14 +52,8 @@ constexpr auto kKeys = std::to_array<MachineKey>({
 
 std::vector<std::string> names_of_keys() {
   std::vector<std::string> names;
-  for (const MachineKey& key : kKeys) names.emplace_back(key.key.path);
+  for (const MachineKey& key : kMachineKeys) names.emplace_back(key.key.path);
   return names;
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
 }
 
 struct Put {
@@ -93,7 +89,7 @@ fs::path directory() { return configs_directory() / "machines"; }
 
 }  // namespace
 
-std::span<const MachineKey> machine_keys() { return kKeys; }
+std::span<const MachineKey> machine_keys() { return kMachineKeys; }
 
 Machine read_machine(const YamlNode& root) {
   if (root.kind != YamlNode::Kind::map)
@@ -103,9 +99,9 @@ Machine read_machine(const YamlNode& root) {
   for (const YamlNode::Key& given : root.keys)
     if (std::find(names.begin(), names.end(), given.name) == names.end())
       throw InputError("{}: unknown key '{}'{}; known are: {}", to_string(given.place), given.name,
-                       did_you_mean(given.name, names), joined(names));
+                       did_you_mean(given.name, names), fmt::join(names, ", "));
   Machine machine;
-  for (const auto& [key, figure] : kKeys) {
+  for (const auto& [key, figure] : kMachineKeys) {
     const YamlNode* node = root.find(key.path);
     if (!node)
       throw InputError("{}: the machine has no {} ({}): {}", to_string(root.place), key.path,
@@ -122,15 +118,17 @@ Machine load_machine(const std::string& name, const Origin& place) {
   if (std::find(known.begin(), known.end(), name) == known.end())
     throw InputError("{}: no machine '{}' in {}{}; known are: {}; or give a file of your own",
                      place.file.empty() ? "device.machine" : to_string(place), name,
-                     directory().string(), did_you_mean(name, known), joined(known));
+                     directory().string(), did_you_mean(name, known), fmt::join(known, ", "));
   return read_machine(load_yaml((directory() / (name + ".yaml")).string()));
 }
 
-std::string known_machines() { return joined(names_in(directory(), ".yaml")); }
+std::string known_machines() {
+  return fmt::format("{}", fmt::join(names_in(directory(), ".yaml"), ", "));
+}
 
 Json to_json(const Machine& machine) {
   Json out = Json::object();
-  for (const auto& [key, figure] : kKeys) out[key.path] = std::visit(Get{machine}, figure);
+  for (const auto& [key, figure] : kMachineKeys) out[key.path] = std::visit(Get{machine}, figure);
   return out;
 }
 

@@ -34,7 +34,7 @@ constexpr std::array kArchitectures{
     std::pair{Architecture::qwen3_moe, std::string_view("Qwen3MoeForCausalLM")},
 };
 
-std::int32_t size(const JsonNode& from, const char* key, std::int64_t most) {
+std::int32_t size_at(const JsonNode& from, const char* key, std::int64_t most) {
   return static_cast<std::int32_t>(from.at(key).integer(1, most));
 }
 
@@ -148,11 +148,11 @@ RopeConfig read_rope(const JsonNode& config) {
 ExpertConfig read_experts(const JsonNode& config, std::int32_t layers) {
   ExpertConfig experts;
   const char* count = config.has("num_local_experts") ? "num_local_experts" : "num_experts";
-  experts.count = size(config, count, kMostExperts);
-  experts.per_token = size(config, "num_experts_per_tok", experts.count);
-  experts.intermediate = size(config, "moe_intermediate_size", kMostIntermediate);
+  experts.count = size_at(config, count, kMostExperts);
+  experts.per_token = size_at(config, "num_experts_per_tok", experts.count);
+  experts.intermediate = size_at(config, "moe_intermediate_size", kMostIntermediate);
   experts.normalise = config.at("norm_topk_prob").boolean();
-  experts.sparse_step = size(config, "decoder_sparse_step", kMostLayers);
+  experts.sparse_step = size_at(config, "decoder_sparse_step", kMostLayers);
   // The list is empty in most checkpoints, and null or left out means the same.
   if (!config.has("mlp_only_layers")) return experts;
   const nlohmann::json& list = config.at("mlp_only_layers").raw();
@@ -170,8 +170,8 @@ ExpertConfig read_experts(const JsonNode& config, std::int32_t layers) {
 
 // Reads what decides the heads' shapes. `model` knows its architecture and hidden size.
 void read_heads(const JsonNode& config, ModelConfig& model) {
-  model.heads = size(config, "num_attention_heads", kMostHeads);
-  model.kv_heads = size(config, "num_key_value_heads", model.heads);
+  model.heads = size_at(config, "num_attention_heads", kMostHeads);
+  model.kv_heads = size_at(config, "num_key_value_heads", model.heads);
   if (model.heads % model.kv_heads != 0) {
     throw InputError("{} is {}, a divisor of num_attention_heads, {}, is needed",
                      config.where("num_key_value_heads"), model.kv_heads, model.heads);
@@ -180,7 +180,7 @@ void read_heads(const JsonNode& config, ModelConfig& model) {
   const bool derives =
       model.architecture == Architecture::llama || model.architecture == Architecture::qwen2;
   if (config.has("head_dim") || !derives) {
-    model.head_dim = size(config, "head_dim", kMostHeadDim);
+    model.head_dim = size_at(config, "head_dim", kMostHeadDim);
   } else if (model.hidden % model.heads != 0) {
     throw InputError(
         "{} is missing, and hidden_size, {}, is not a multiple of "
@@ -251,11 +251,11 @@ ModelConfig parse_model_config(std::string_view text, const std::string& file) {
   const JsonNode config(parsed, file);
   ModelConfig model;
   model.architecture = architecture_of(config);
-  model.hidden = size(config, "hidden_size", kMostHidden);
-  model.intermediate = size(config, "intermediate_size", kMostIntermediate);
-  model.layers = size(config, "num_hidden_layers", kMostLayers);
-  model.vocab = size(config, "vocab_size", kMostVocab);
-  model.max_positions = size(config, "max_position_embeddings", kMostPositions);
+  model.hidden = size_at(config, "hidden_size", kMostHidden);
+  model.intermediate = size_at(config, "intermediate_size", kMostIntermediate);
+  model.layers = size_at(config, "num_hidden_layers", kMostLayers);
+  model.vocab = size_at(config, "vocab_size", kMostVocab);
+  model.max_positions = size_at(config, "max_position_embeddings", kMostPositions);
   model.rms_eps = config.at("rms_norm_eps").number(1e-12, 1);
   model.tie_embeddings = config.at("tie_word_embeddings").boolean();
   read_heads(config, model);

@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "models/expert_groups.hpp"
+#include "models/sizes.hpp"
 
 namespace sluice {
 namespace {
-
-std::uint32_t size(std::int32_t n) { return static_cast<std::uint32_t>(n); }
 
 // Slabs that lie side by side are one range.
 std::vector<Range> joined_ranges(std::span<const PlacedExpert> experts) {

@@ -1,11 +1,11 @@
 #include "models/layer_ops.hpp"
 
+#include "models/sizes.hpp"
+
 #include <cmath>
 
 namespace sluice {
 namespace {
-
-std::uint32_t size(std::int32_t n) { return static_cast<std::uint32_t>(n); }
 
 void check_types(const WeightStore& weights, DType type) {
   for (const UnitSpec& unit : weights.plan().units) {

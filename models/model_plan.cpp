@@ -8,11 +8,10 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "models/sizes.hpp"
 
 namespace sluice {
 namespace {
-
-std::uint64_t wide(std::int32_t n) { return static_cast<std::uint64_t>(n); }
 
 // The order of tensors within a unit, written once: positions and specs both come from it.
 class UnitBuilder {

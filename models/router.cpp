@@ -1,5 +1,7 @@
 #include "models/router.hpp"
 
+#include "models/sizes.hpp"
+
 #include <algorithm>
 #include <array>
 
@@ -7,8 +9,6 @@ namespace sluice {
 namespace {
 
 constexpr std::uint64_t kRoutingSeed = 1;
-
-std::uint64_t wide(std::int32_t n) { return static_cast<std::uint64_t>(n); }
 
 std::uint64_t given_bytes(const ModelConfig& config, const DecoderLimits& limits) {
   const std::uint64_t rows =

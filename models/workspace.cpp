@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/kv_cache.hpp"
+#include "models/sizes.hpp"
 
 namespace sluice {
 namespace {
@@ -34,8 +35,6 @@ class Cutter {
 
   std::uint64_t base_, used_ = 0;
 };
-
-std::uint64_t wide(std::int32_t n) { return static_cast<std::uint64_t>(n); }
 
 // The widest MLP or expert that the model has.
 std::uint64_t widest(const ModelConfig& config) {

@@ -9,10 +9,6 @@ namespace {
 
 std::string id_text(UnitId unit) { return unit == kNoUnit ? "null" : std::to_string(unit); }
 
-std::string list_text(std::span<const UnitId> units) {
-  return fmt::format("[{}]", fmt::join(units, ","));
-}
-
 }  // namespace
 
 void DecisionLog::transfer(UnitId unit, Transfer transfer) {

@@ -1,6 +1,10 @@
 // How decisions are spelled in a log.
 #pragma once
+#include <fmt/format.h>
+
 #include <array>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "sluice/policy.hpp"
@@ -15,5 +19,9 @@ constexpr std::string_view name_of(Asked answer) {
   return kAnswers[static_cast<std::size_t>(answer)];
 }
 constexpr std::string_view name_of(Place place) { return kPlaces[static_cast<std::size_t>(place)]; }
+
+inline std::string list_text(std::span<const UnitId> units) {
+  return fmt::format("[{}]", fmt::join(units, ","));
+}
 
 }  // namespace sluice

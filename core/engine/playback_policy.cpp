@@ -17,10 +17,6 @@ using Json = nlohmann::json;
 constexpr std::int64_t kMostUnits = 1 << 24;
 constexpr std::int64_t kMost32 = 0xffffffff;
 
-std::string list_text(std::span<const UnitId> units) {
-  return fmt::format("[{}]", fmt::join(units, ","));
-}
-
 // One line of a log, each value checked.
 class Line {
  public:

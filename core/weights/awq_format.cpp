@@ -13,9 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::uint64_t kInWord = kNibbleOrder.size();
-constexpr std::array<std::string_view, 3> kParts{"qweight", "qzeros", "scales"};
-constexpr std::array<std::string_view, 1> kWords{"I32"}, kHalves{"F16"};
+constexpr std::array<std::string_view, 3> kAwqParts{"qweight", "qzeros", "scales"};
 
 // The nibble of each of eight columns.
 constexpr std::array<std::uint32_t, kInWord> nibbles_of_columns() {
@@ -28,9 +26,9 @@ constexpr std::array kNibbleOf = nibbles_of_columns();
 class AwqFormat final : public IQuantisedFormat {
  public:
   Encoding encoding() const override { return Encoding::int4; }
-  std::span<const std::string_view> parts() const override { return kParts; }
+  std::span<const std::string_view> parts() const override { return kAwqParts; }
   bool stores(const Checkpoint& checkpoint, const TensorSpec& matrix) const override {
-    return has_any_part(checkpoint, matrix, kParts);
+    return has_any_part(checkpoint, matrix, kAwqParts);
   }
   void check(const Checkpoint& checkpoint, const TensorSpec& matrix) const override {
     if (matrix.shape[0] % kInWord != 0 || matrix.shape[1] % kGroupWeights != 0)
@@ -46,7 +44,7 @@ class AwqFormat final : public IQuantisedFormat {
     read_codes(parts.codes, matrix, first, rows, codes);
     read_group_scales(checkpoint, matrix, {parts.scales, parts.zeros, kNibbleOf}, first, rows,
                       scales);
-    forget_if_last(checkpoint, matrix, first + rows, kParts);
+    forget_if_last(checkpoint, matrix, first + rows, kAwqParts);
   }
 
  private:
@@ -56,9 +54,9 @@ class AwqFormat final : public IQuantisedFormat {
 
   static Parts parts_of(const Checkpoint& checkpoint, const TensorSpec& matrix) {
     const std::uint64_t n = matrix.shape[0], k = matrix.shape[1], groups = k / kGroupWeights;
-    return {part_of(checkpoint, matrix, kParts[0], kWords, {k, n / kInWord}),
-            part_of(checkpoint, matrix, kParts[1], kWords, {groups, n / kInWord}),
-            part_of(checkpoint, matrix, kParts[2], kHalves, {groups, n})};
+    return {part_of(checkpoint, matrix, kAwqParts[0], kWords, {k, n / kInWord}),
+            part_of(checkpoint, matrix, kAwqParts[1], kWords, {groups, n / kInWord}),
+            part_of(checkpoint, matrix, kAwqParts[2], kHalves, {groups, n})};
   }
 
   // Eight by eight: eight columns of the file's word and eight of its rows are a word of each of

@@ -15,10 +15,8 @@
 namespace sluice {
 namespace {
 
-constexpr std::uint64_t kInWord = kNibbleOrder.size();
 constexpr std::array<std::uint32_t, 8> kInOrder{0, 1, 2, 3, 4, 5, 6, 7};
-constexpr std::array<std::string_view, 4> kParts{"qweight", "qzeros", "scales", "g_idx"};
-constexpr std::array<std::string_view, 1> kWords{"I32"}, kHalves{"F16"};
+constexpr std::array<std::string_view, 4> kGptqParts{"qweight", "qzeros", "scales", "g_idx"};
 
 // Nibbles in order, put into kNibbleOrder: the even ones below, the odd ones above.
 constexpr std::uint32_t reordered(std::uint32_t word) {
@@ -37,9 +35,9 @@ class GptqFormat final : public IQuantisedFormat {
   explicit GptqFormat(std::uint32_t added_to_zeros) : added_to_zeros_(added_to_zeros) {}
 
   Encoding encoding() const override { return Encoding::int4; }
-  std::span<const std::string_view> parts() const override { return kParts; }
+  std::span<const std::string_view> parts() const override { return kGptqParts; }
   bool stores(const Checkpoint& checkpoint, const TensorSpec& matrix) const override {
-    return has_any_part(checkpoint, matrix, kParts);
+    return has_any_part(checkpoint, matrix, kGptqParts);
   }
   void check(const Checkpoint& checkpoint, const TensorSpec& matrix) const override {
     if (matrix.shape[0] % kInWord != 0 || matrix.shape[1] % kInWord != 0)
@@ -55,7 +53,7 @@ class GptqFormat final : public IQuantisedFormat {
     read_codes(parts.codes, matrix, first, rows, codes);
     read_group_scales(checkpoint, matrix, {parts.scales, parts.zeros, kInOrder, added_to_zeros_},
                       first, rows, scales);
-    forget_if_last(checkpoint, matrix, first + rows, kParts);
+    forget_if_last(checkpoint, matrix, first + rows, kGptqParts);
   }
 
  private:
@@ -66,10 +64,10 @@ class GptqFormat final : public IQuantisedFormat {
   static Parts parts_of(const Checkpoint& checkpoint, const TensorSpec& matrix) {
     const std::uint64_t n = matrix.shape[0], k = matrix.shape[1];
     const std::uint64_t groups = (k + kGroupWeights - 1) / kGroupWeights;
-    return {part_of(checkpoint, matrix, kParts[0], kWords, {k / kInWord, n}),
-            part_of(checkpoint, matrix, kParts[1], kWords, {groups, n / kInWord}),
-            part_of(checkpoint, matrix, kParts[2], kHalves, {groups, n}),
-            part_of(checkpoint, matrix, kParts[3], kWords, {k})};
+    return {part_of(checkpoint, matrix, kGptqParts[0], kWords, {k / kInWord, n}),
+            part_of(checkpoint, matrix, kGptqParts[1], kWords, {groups, n / kInWord}),
+            part_of(checkpoint, matrix, kGptqParts[2], kHalves, {groups, n}),
+            part_of(checkpoint, matrix, kGptqParts[3], kWords, {k})};
   }
 
   static void check_groups(const Checkpoint& checkpoint, const TensorSpec& matrix,

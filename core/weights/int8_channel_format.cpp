@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::array<std::string_view, 2> kParts{"weight", "weight_scale"};
+constexpr std::array<std::string_view, 2> kChannelParts{"weight", "weight_scale"};
 constexpr std::array<std::string_view, 1> kBytes{"I8"};
 constexpr std::array kScaleTypes{safetensors_name(DType::f32), safetensors_name(DType::bf16),
                                  safetensors_name(DType::f16)};
@@ -21,9 +21,9 @@ constexpr std::array kScaleTypes{safetensors_name(DType::f32), safetensors_name(
 class Int8ChannelFormat final : public IQuantisedFormat {
  public:
   Encoding encoding() const override { return Encoding::int8; }
-  std::span<const std::string_view> parts() const override { return kParts; }
+  std::span<const std::string_view> parts() const override { return kChannelParts; }
   bool stores(const Checkpoint& checkpoint, const TensorSpec& matrix) const override {
-    if (checkpoint.has(module_of(matrix) + std::string(kParts[1]))) return true;
+    if (checkpoint.has(module_of(matrix) + std::string(kChannelParts[1]))) return true;
     return checkpoint.has(matrix.name) &&
            checkpoint.file_of(matrix.name).raw(matrix.name).type == kBytes[0];
   }
@@ -41,7 +41,7 @@ class Int8ChannelFormat final : public IQuantisedFormat {
     }
     checkpoint.file_of(matrix.name).forget(from);
 
-    const std::string name = module_of(matrix) + std::string(kParts[1]);
+    const std::string name = module_of(matrix) + std::string(kChannelParts[1]);
     const StoredTensor stored = checkpoint.file_of(name).tensor(name);
     convert(stored.dtype, stored.data.data() + first * size_of(stored.dtype), DType::f32, scales,
             rows);
@@ -56,10 +56,10 @@ class Int8ChannelFormat final : public IQuantisedFormat {
 
  private:
   static RawTensor codes_of(const Checkpoint& checkpoint, const TensorSpec& matrix) {
-    return part_of(checkpoint, matrix, kParts[0], kBytes, matrix.shape);
+    return part_of(checkpoint, matrix, kChannelParts[0], kBytes, matrix.shape);
   }
   static RawTensor scales_of(const Checkpoint& checkpoint, const TensorSpec& matrix) {
-    return part_of(checkpoint, matrix, kParts[1], kScaleTypes, {matrix.shape[0], 1});
+    return part_of(checkpoint, matrix, kChannelParts[1], kScaleTypes, {matrix.shape[0], 1});
   }
 };
 

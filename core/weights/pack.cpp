@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::uint64_t kPieceElements = 2ull << 20;
+constexpr std::uint64_t kPackedAtOnce = 2ull << 20;
 
 // A part of one tensor, small enough to balance threads and large enough not to matter: whole rows
 // where it is quantised.
@@ -30,8 +30,8 @@ struct Piece {
 
 void add_values(const TensorSpec& tensor, DType stored, std::byte* to, std::vector<Piece>& pieces) {
   const std::uint64_t elements = tensor.elements(), size = size_of(tensor.dtype);
-  for (std::uint64_t first = 0; first < elements; first += kPieceElements) {
-    const std::uint64_t n = std::min(kPieceElements, elements - first);
+  for (std::uint64_t first = 0; first < elements; first += kPackedAtOnce) {
+    const std::uint64_t n = std::min(kPackedAtOnce, elements - first);
     pieces.push_back(
         {&tensor, stored, Encoding::native, first, n, to + first * size, nullptr, n * size});
   }
@@ -42,7 +42,7 @@ void add_codes(const TensorSpec& tensor, DType stored, Encoding encoding, std::b
   const std::uint64_t rows = tensor.shape[0], k = tensor.shape[1];
   const std::uint64_t code_bytes = code_row_bytes(encoding, k);
   const std::uint64_t scale_bytes = scale_row_bytes(encoding, k);
-  const std::uint64_t at_once = std::max<std::uint64_t>(1, kPieceElements / k);
+  const std::uint64_t at_once = std::max<std::uint64_t>(1, kPackedAtOnce / k);
   for (std::uint64_t row = 0; row < rows; row += at_once) {
     const std::uint64_t n = std::min(at_once, rows - row);
     pieces.push_back({&tensor, stored, encoding, row * k, n * k, to + row * code_bytes,

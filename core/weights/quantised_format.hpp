@@ -1,5 +1,6 @@
 // How checkpoints that come quantised store a matrix: a class for each format.
 #pragma once
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "core/weights/checkpoint.hpp"
+#include "core/weights/encoding.hpp"
 
 namespace sluice {
 
@@ -36,6 +38,10 @@ std::unique_ptr<IQuantisedFormat> make_quantised_format(QuantisedFormat format);
 std::unique_ptr<IQuantisedFormat> make_gptq_format(std::uint32_t added_to_zeros);
 std::unique_ptr<IQuantisedFormat> make_awq_format();
 std::unique_ptr<IQuantisedFormat> make_int8_channel_format();
+
+// Codes of 4 bits in a word, and what those formats store words and scales as.
+inline constexpr std::uint64_t kInWord = kNibbleOrder.size();
+inline constexpr std::array<std::string_view, 1> kWords{"I32"}, kHalves{"F16"};
 
 // "MODULE." of MODULE.weight.
 std::string module_of(const TensorSpec& matrix);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kTensorAlignment = 16;
 
-constexpr std::uint64_t aligned(std::uint64_t n) { return round_up(n, kTensorAlignment); }
+constexpr std::uint64_t tensor_aligned(std::uint64_t n) { return round_up(n, kTensorAlignment); }
 
 void choose_types(UnitSpec& unit, const ITensorSource& source, DType dtype) {
   const TensorSpec* before = nullptr;
@@ -68,7 +68,7 @@ std::uint64_t ModelLayout::lay_out(UnitId unit, Encoding encoding) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorSpec& tensor = tensors[i];
     if (encoding == Encoding::native || !tensor.is_matrix) {
-      places.push_back({.data = tensor.joined ? end : aligned(end)});
+      places.push_back({.data = tensor.joined ? end : tensor_aligned(end)});
       end = places.back().data + tensor.elements() * size_of(tensor.dtype);
       continue;
     }
@@ -76,8 +76,8 @@ std::uint64_t ModelLayout::lay_out(UnitId unit, Encoding encoding) {
     const std::uint64_t scale_bytes = scale_row_bytes(encoding, tensor.shape[1]);
     if (!tensor.joined) {
       const std::uint64_t rows = rows_of_matrix(unit, i);
-      codes = aligned(end);
-      scales = aligned(codes + rows * code_bytes);
+      codes = tensor_aligned(end);
+      scales = tensor_aligned(codes + rows * code_bytes);
       end = scales + rows * scale_bytes;
     }
     places.push_back({codes, scales, true});

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kSlabAlignment = 256;
 
-constexpr std::uint64_t aligned(std::uint64_t n) { return round_up(n, kSlabAlignment); }
+constexpr std::uint64_t slab_aligned(std::uint64_t n) { return round_up(n, kSlabAlignment); }
 
 }  // namespace
 
@@ -67,7 +67,7 @@ void WeightStore::refuse(UnitId unit, Encoding encoding, const ITensorSource& so
 void WeightStore::allocate(IDevice& device, std::span<const Wanted> wanted,
                            const Options& options) {
   std::uint64_t total = 0;  // of all slabs and the gaps between them
-  for (const Wanted& slab : wanted) total = aligned(total) + slab.bytes;
+  for (const Wanted& slab : wanted) total = slab_aligned(total) + slab.bytes;
   const std::uint64_t limit = options.pinned_limit.value_or(total);
   bool as_one = total <= limit;
   if (as_one) {
@@ -75,7 +75,7 @@ void WeightStore::allocate(IDevice& device, std::span<const Wanted> wanted,
       std::byte* to = pinned_.emplace_back(device, Buffer::Where::pinned, total, "weights").data();
       for (const Wanted& slab : wanted) {
         of(slab.unit, slab.encoding).data = to;
-        to += aligned(slab.bytes);
+        to += slab_aligned(slab.bytes);
       }
     } catch (const PinningError&) {  // then each by itself, as far as it goes
       as_one = false;
@@ -124,7 +124,8 @@ void WeightStore::allocate_each(IDevice& device, std::span<const Wanted> wanted,
 }
 
 std::byte* WeightStore::allocate_unpinned(std::uint64_t bytes) {
-  auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kSlabAlignment, aligned(bytes)));
+  auto* const memory =
+      static_cast<std::byte*>(std::aligned_alloc(kSlabAlignment, slab_aligned(bytes)));
   if (!memory) throw Error("the system has no {} bytes of memory left for weights", bytes);
   unpinned_bytes_ += bytes;
   return unpinned_.emplace_back(memory).get();

@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::uint64_t kPieceElements = 4ull << 20;
+constexpr std::uint64_t kWrittenAtOnce = 4ull << 20;
 
 struct Shard {
   std::vector<const TensorSpec*> tensors;
@@ -65,11 +65,11 @@ void write_shard(const Shard& shard, const ITensorSource& source,
   const std::uint64_t length = header.size();
   file.write(&length, sizeof(length));
   file.write(header.data(), header.size());
-  std::vector<std::byte> piece(kPieceElements * sizeof(float));
+  std::vector<std::byte> piece(kWrittenAtOnce * sizeof(float));
   for (const TensorSpec* tensor : shard.tensors) {
     const std::uint64_t size = size_of(source.stored_type(*tensor)), elements = tensor->elements();
-    for (std::uint64_t first = 0; first < elements; first += kPieceElements) {
-      const std::uint64_t n = std::min(kPieceElements, elements - first);
+    for (std::uint64_t first = 0; first < elements; first += kWrittenAtOnce) {
+      const std::uint64_t n = std::min(kWrittenAtOnce, elements - first);
       source.read(*tensor, first, n, piece.data());
       file.write(piece.data(), n * size);
     }

@@ -18,35 +18,35 @@ constexpr std::uint64_t kWeightsAtOnce = 1ull << 28;
 
 // Where a matrix lies in the data. All codes come first, then the checksums, then the scales: each
 // begins at a multiple of what its elements need.
-struct Place {
+struct FilePlace {
   const TensorSpec* matrix = nullptr;
   CopyShapes shapes;
   std::uint64_t codes = 0, checksums = 0, scales = 0;
 };
 
-struct Layout {
-  std::vector<Place> places;
+struct CopyLayout {
+  std::vector<FilePlace> places;
   std::uint64_t bytes = 0;
 };
 
-Layout lay_out(const ModelPlan& plan, Encoding encoding) {
-  Layout layout;
+CopyLayout copy_layout(const ModelPlan& plan, Encoding encoding) {
+  CopyLayout layout;
   for (const TensorSpec* matrix : matrices_of(plan))
     layout.places.push_back({matrix, CopyShapes(*matrix, encoding)});
-  const auto put = [&](std::uint64_t Place::*where, const auto& size) {
-    for (Place& place : layout.places) {
+  const auto put = [&](std::uint64_t FilePlace::*where, const auto& size) {
+    for (FilePlace& place : layout.places) {
       place.*where = layout.bytes;
       layout.bytes += size(place.shapes);
     }
   };
-  put(&Place::codes, [](const CopyShapes& s) { return s.rows * s.code_bytes; });
-  put(&Place::checksums, [](const CopyShapes& s) { return s.blocks * sizeof(std::uint64_t); });
-  put(&Place::scales, [](const CopyShapes& s) { return s.rows * s.scale_bytes; });
+  put(&FilePlace::codes, [](const CopyShapes& s) { return s.rows * s.code_bytes; });
+  put(&FilePlace::checksums, [](const CopyShapes& s) { return s.blocks * sizeof(std::uint64_t); });
+  put(&FilePlace::scales, [](const CopyShapes& s) { return s.rows * s.scale_bytes; });
   return layout;
 }
 
 // Of the same length whatever the checksum. Padded, so that codes lie as in a slab.
-std::string header_of(const Layout& layout, Encoding encoding, const std::string& fingerprint,
+std::string header_of(const CopyLayout& layout, Encoding encoding, const std::string& fingerprint,
                       const std::string& calibration, const std::string& checksum) {
   nlohmann::ordered_json header;
   header["__metadata__"] = {{kVersionKey, kCopyVersion},
@@ -54,13 +54,13 @@ std::string header_of(const Layout& layout, Encoding encoding, const std::string
                             {kSourceKey, fingerprint},
                             {kChecksumKey, checksum}};
   if (!calibration.empty()) header["__metadata__"][kCalibrationKey] = calibration;
-  const auto add = [&](const Place& place, std::string_view part, std::string_view type,
+  const auto add = [&](const FilePlace& place, std::string_view part, std::string_view type,
                        const std::vector<std::uint64_t>& shape, std::uint64_t begin,
                        std::uint64_t bytes) {
     header[place.matrix->name + std::string(part)] = {
         {"dtype", type}, {"shape", shape}, {"data_offsets", {begin, begin + bytes}}};
   };
-  for (const Place& place : layout.places) {
+  for (const FilePlace& place : layout.places) {
     const CopyShapes& s = place.shapes;
     add(place, kCodes, "U8", s.codes, place.codes, s.rows * s.code_bytes);
     add(place, kScales, s.scale_type, s.scales, place.scales, s.rows * s.scale_bytes);
@@ -72,9 +72,9 @@ std::string header_of(const Layout& layout, Encoding encoding, const std::string
   return text;
 }
 
-void write_checksums(std::span<const Place> places, std::byte* data) {
+void write_checksums(std::span<const FilePlace> places, std::byte* data) {
   parallel_for(places.size(), [&](std::size_t i) {
-    const Place& place = places[i];
+    const FilePlace& place = places[i];
     for (std::uint64_t block = 0; block < place.shapes.blocks; ++block) {
       const std::uint64_t checksum =
           place.shapes.checksum(block, data + place.codes, data + place.scales);
@@ -88,7 +88,7 @@ void write_checksums(std::span<const Place> places, std::byte* data) {
 void write_quantised_copy(const ModelPlan& plan, const ITensorSource& source, Encoding encoding,
                           const std::filesystem::path& path, const std::string& calibration,
                           const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
-  const Layout layout = lay_out(plan, encoding);
+  const CopyLayout layout = copy_layout(plan, encoding);
   const std::string fingerprint = source_fingerprint(plan, source);
   const std::uint64_t header_bytes =
       header_of(layout, encoding, fingerprint, calibration, ChecksumOfAll().text()).size();
@@ -100,7 +100,7 @@ void write_quantised_copy(const ModelPlan& plan, const ITensorSource& source, En
     std::vector<MatrixToFill> batch;
     std::uint64_t weights = 0, bytes = 0;
     for (last = first; last < layout.places.size() && weights < kWeightsAtOnce; ++last) {
-      const Place& place = layout.places[last];
+      const FilePlace& place = layout.places[last];
       batch.push_back({place.matrix, encoding, data + place.codes, data + place.scales});
       weights += place.matrix->elements();
     }
@@ -113,7 +113,7 @@ void write_quantised_copy(const ModelPlan& plan, const ITensorSource& source, En
   }
 
   ChecksumOfAll checksum;
-  for (const Place& place : layout.places)
+  for (const FilePlace& place : layout.places)
     checksum.add({data + place.checksums, place.shapes.blocks * sizeof(std::uint64_t)});
   const std::string header = header_of(layout, encoding, fingerprint, calibration, checksum.text());
   if (header.size() != header_bytes)

@@ -14,8 +14,8 @@
 namespace sluice {
 namespace {
 
-constexpr std::uint32_t kContext = 4096;
-constexpr std::uint32_t kNewTokens = 1024;
+constexpr std::uint32_t kChatContext = 4096;
+constexpr std::uint32_t kAnswerTokens = 1024;
 
 struct ChatCommand {
   ExperimentOptions experiment;
@@ -35,10 +35,10 @@ PreparedCell prepare_chat(const ChatCommand& command, ModelCache& models, Plugin
     if (!settings.find(key)) settings.set(*find_key(key), {value, {}});
   };
   const std::uint32_t positions = Decoder::max_context(model.source.config);
-  set_default("generation.context", std::min(kContext, positions));
+  set_default("generation.context", std::min(kChatContext, positions));
   const Json context = settings.value("generation.context");
   const std::uint32_t room = context.is_number() ? context.get<std::uint32_t>() : positions;
-  set_default("generation.max_new_tokens", std::min(kNewTokens, std::max(1u, room / 2)));
+  set_default("generation.max_new_tokens", std::min(kAnswerTokens, std::max(1u, room / 2)));
   // Unless told otherwise, sampling is what the model's makers say.
   const GenerationConfig& makers = model.generation;
   if (!settings.find("generation.greedy") && !settings.find("generation.temperature") &&

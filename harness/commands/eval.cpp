@@ -18,7 +18,7 @@ namespace sluice {
 namespace {
 
 // A window of this many positions, or what the model has.
-constexpr std::uint32_t kContext = 1024;
+constexpr std::uint32_t kWindow = 1024;
 constexpr std::uint64_t kMostTextBytes = 1ull << 30;
 
 struct EvalCommand {
@@ -71,7 +71,7 @@ std::string at_least_one(const std::string& text) {
 
 std::string policy_text(const PreparedCell& cell) { return policy_label(cell.experiment.inputs); }
 
-void print_report(const Json& report) {
+void print_quality(const Json& report) {
   fmt::print("{}: {} tokens of {} in {} windows of up to {}, {} on {}\n\n",
              report["model"].get<std::string>(), report["tokens"].get<std::uint64_t>(),
              report["text"].get<std::string>(), report["windows"].get<std::uint64_t>(),
@@ -106,7 +106,7 @@ void execute(const EvalCommand& command) {
   const std::string text = read_file(command.text, kMostTextBytes);
   const Model& model = models.open(experiment.model);
   const std::uint32_t most = Decoder::max_context(model.source.config);
-  const std::uint32_t context = experiment.generation.context.value_or(std::min(kContext, most));
+  const std::uint32_t context = experiment.generation.context.value_or(std::min(kWindow, most));
   if (context > most)
     throw InputError("a context of {} is beyond the {} positions of {}", context, most, model.name);
   const std::vector<Window> windows =
@@ -157,7 +157,7 @@ void execute(const EvalCommand& command) {
   if (command.json)
     fmt::print("{}\n", to_line(report));
   else
-    print_report(report);
+    print_quality(report);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::uint32_t kContext = 4096;
+constexpr std::uint32_t kInspectedContext = 4096;
 constexpr std::array<std::uint64_t, 8> kMemoryGib{2, 4, 6, 8, 12, 16, 24, 48};
 
 struct InspectCommand {
@@ -46,7 +46,7 @@ class Sizes {
   WeightStore store_;
 };
 
-Settings settings_of(const InspectCommand& command) {
+Settings inspect_settings(const InspectCommand& command) {
   std::vector<Override> overrides = model_overrides(command.model, "inspect");
   if (!command.dtype.empty())
     overrides.push_back(plain_override("dtype", command.dtype, "--dtype"));
@@ -75,7 +75,7 @@ Json units_of(const ModelView& view) {
 
 Json report_of(const InspectCommand& command) {
   ModelCache models;
-  const Experiment experiment = make_experiment(settings_of(command), "");
+  const Experiment experiment = make_experiment(inspect_settings(command), "");
   const Model& model = models.open(experiment.model);
   const ModelConfig& config = model.source.config;
   const DType dtype = experiment.dtype.value_or(config.dtype);
@@ -84,7 +84,7 @@ Json report_of(const InspectCommand& command) {
 
   DecoderLimits limits;
   limits.context =
-      command.context ? command.context : std::min(kContext, Decoder::max_context(config));
+      command.context ? command.context : std::min(kInspectedContext, Decoder::max_context(config));
   if (limits.context > Decoder::max_context(config))
     throw InputError("--context {}: {} has {} positions", limits.context, model.name,
                      Decoder::max_context(config));
@@ -128,7 +128,7 @@ std::uint64_t bytes(const Json& object, const char* key) {
   return object[key].get<std::uint64_t>();
 }
 
-void print_report(const Json& report) {
+void print_inspected(const Json& report) {
   fmt::print("{}: {}, {} layers, dtype {}{}\n", report["model"].get<std::string>(),
              report["architecture"].get<std::string>(), report["layers"].get<int>(),
              report["dtype"].get<std::string>(),
@@ -162,7 +162,7 @@ void execute(const InspectCommand& command) {
   if (command.json)
     fmt::print("{}\n", to_line(report));
   else
-    print_report(report);
+    print_inspected(report);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array kShapes{"tiny-dense", "tiny-one-layer", "tiny-deep", "tiny-moe"};
 constexpr const char* kMachine = "rtx3070";  // any will do: no decision depends on it
-constexpr std::uint32_t kNewTokens = 12;
+constexpr std::uint32_t kCheckedTokens = 12;
 
 Settings trial_settings(const char* shape) {
   Settings settings;
@@ -27,7 +27,7 @@ Settings trial_settings(const char* shape) {
   // Of different lengths, in two batches, so that steps differ in their tokens.
   set("generation.prompts", Json::array({{{"random", 5}}, {{"random", 17}}, {{"random", 1}}}));
   set("generation.batch", 2);
-  set("generation.max_new_tokens", kNewTokens);
+  set("generation.max_new_tokens", kCheckedTokens);
   return settings;
 }
 
@@ -54,7 +54,7 @@ TrialRun run(PreparedCell cell, ModelCache& models) {
   std::vector<GenerationRequest> requests(cell.prompts.size());
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].prompt = cell.prompts[i];
-    requests[i].max_new_tokens = kNewTokens;
+    requests[i].max_new_tokens = kCheckedTokens;
     requests[i].ignore_eos = true;
     requests[i].want_first_logits = executes;
   }

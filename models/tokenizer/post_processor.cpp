@@ -2,10 +2,10 @@
 
 #include <string>
 
+#include "models/tokenizer/sequence_depth.hpp"
+
 namespace sluice {
 namespace {
-
-constexpr int kDeepestSequence = 8;
 
 // The ids of one piece of a template, which the file lists apart under the piece's name.
 void append_special(const JsonNode& piece, const JsonNode& section, std::vector<TokenId>& ids) {
@@ -40,7 +40,7 @@ void read_template(const JsonNode& section, PostProcessor& result) {
 void read(const JsonNode& section, int depth, PostProcessor& result) {
   const JsonNode type = section.at("type");
   if (type.string() == "Sequence") {
-    if (depth == kDeepestSequence) section.fail("sequences more than {} deep", kDeepestSequence);
+    check_depth(section, depth);
     const JsonNode parts = section.at("processors");
     for (std::size_t i = 0; i < parts.size(); ++i) read(parts[i], depth + 1, result);
   } else if (type.string() == "TemplateProcessing") {

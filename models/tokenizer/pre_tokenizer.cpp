@@ -6,13 +6,12 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "models/tokenizer/sequence_depth.hpp"
 #include "models/tokenizer/unicode.hpp"
 #include "models/tokenizer/utf8.hpp"
 
 namespace sluice {
 namespace {
-
-constexpr int kDeepestSequence = 8;
 
 // What `ByteLevel` cuts by where it has `use_regex`: the pattern of GPT-2.
 const Regex& byte_level_pattern() {
@@ -39,7 +38,7 @@ void PreTokenizer::read(const JsonNode& section, int depth) {
     section.fail("'{}' behind ByteLevel is not supported", type);
   }
   if (type == "Sequence") {
-    if (depth == kDeepestSequence) section.fail("sequences more than {} deep", kDeepestSequence);
+    check_depth(section, depth);
     const JsonNode parts = section.at("pretokenizers");
     for (std::size_t i = 0; i < parts.size(); ++i) read(parts[i], depth + 1);
   } else if (type == "Split") {

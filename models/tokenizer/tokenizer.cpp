@@ -16,13 +16,12 @@
 #include "models/tokenizer/byte_alphabet.hpp"
 #include "models/tokenizer/post_processor.hpp"
 #include "models/tokenizer/pre_tokenizer.hpp"
+#include "models/tokenizer/sequence_depth.hpp"
 #include "models/tokenizer/unicode.hpp"
 #include "models/tokenizer/utf8.hpp"
 
 namespace sluice {
 namespace {
-
-constexpr int kDeepestSequence = 8;
 
 void read_normalizer(const JsonNode& section, int depth, std::vector<unicode::Form>& forms) {
   static constexpr std::array<std::pair<std::string_view, unicode::Form>, 4> kForms = {{
@@ -41,7 +40,7 @@ void read_normalizer(const JsonNode& section, int depth, std::vector<unicode::Fo
   if (type.string() != "Sequence") {
     type.fail("'{}' is not supported: NFC, NFD, NFKC, NFKD and Sequence are", type.string());
   }
-  if (depth == kDeepestSequence) section.fail("sequences more than {} deep", kDeepestSequence);
+  check_depth(section, depth);
   const JsonNode parts = section.at("normalizers");
   for (std::size_t i = 0; i < parts.size(); ++i) read_normalizer(parts[i], depth + 1, forms);
 }
@@ -53,7 +52,7 @@ void check_decoder(const JsonNode& section, int depth, bool& has_byte_level) {
   if (type.string() == "ByteLevel" && !has_byte_level) {
     has_byte_level = true;
   } else if (type.string() == "Sequence") {
-    if (depth == kDeepestSequence) section.fail("sequences more than {} deep", kDeepestSequence);
+    check_depth(section, depth);
     const JsonNode parts = section.at("decoders");
     for (std::size_t i = 0; i < parts.size(); ++i)
       check_decoder(parts[i], depth + 1, has_byte_level);

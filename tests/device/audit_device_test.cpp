@@ -7,7 +7,7 @@ using namespace sluice;
 
 namespace {
 
-const Body kNothing = [](NativeStream) {};
+const Body kNoWork = [](NativeStream) {};
 
 struct Rig {
   std::unique_ptr<IDevice> below = make_cpu_device();
@@ -16,10 +16,10 @@ struct Rig {
   StreamId compute = device->make_stream(Resource::compute, "compute");
 
   void write(StreamId stream, Range range, const char* name = "write") {
-    device->enqueue(stream, op(name, {}, {&range, 1}), kNothing);
+    device->enqueue(stream, op(name, {}, {&range, 1}), kNoWork);
   }
   void read(StreamId stream, Range range, const char* name = "read") {
-    device->enqueue(stream, op(name, {&range, 1}, {}), kNothing);
+    device->enqueue(stream, op(name, {&range, 1}, {}), kNoWork);
   }
   static Op op(const char* name, std::span<const Range> reads, std::span<const Range> writes) {
     return {.name = name,

@@ -12,7 +12,7 @@
 namespace sluice::test {
 namespace {
 
-constexpr std::uint32_t kTokens = 3;
+constexpr std::uint32_t kChaosTokens = 3;
 
 struct ChaosRun {
   std::string decisions;
@@ -29,7 +29,7 @@ std::uint64_t resident_digest(const ChaosCase& c, std::uint64_t seed) {
   const ChaosPolicy policy(seed);
   walker.transfer = [&](const UnitInfo& unit) { return policy.transfer(bench.store.view(), unit); };
   ResidentProvider resident(bench.device, bench.compute, bench.store, walker.transfer);
-  walker.run(resident, kTokens);
+  walker.run(resident, kChaosTokens);
   return walker.digest();
 }
 
@@ -44,7 +44,7 @@ ChaosRun run(IDevice& device, const ChaosCase& c, std::uint64_t seed) {
   EngineOptions options = c.options;
   options.decisions = &log;
   Engine engine(bench.device, bench.compute, bench.store, policy, "chaos", c.budget, options);
-  walker.run(engine, kTokens);
+  walker.run(engine, kChaosTokens);
   ChaosRun out{decisions.str(), engine.counters()};
   out.counters.cancelled_bytes = 0;  // how far a guess got is the link's, not the policy's
   if (!device.info().executes) return out;

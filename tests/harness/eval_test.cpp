@@ -22,8 +22,8 @@ using test::ScratchDir;
 using Ids = std::vector<std::int32_t>;
 using Options = std::vector<std::string>;
 
-const std::string kModels = std::string(SLUICE_TEST_DATA) + "/hf/";
-const std::string kLlama = kModels + "llama-tiny";
+const std::string kCheckpoints = std::string(SLUICE_TEST_DATA) + "/hf/";
+const std::string kLlama = kCheckpoints + "llama-tiny";
 const std::string kText = "The men and three of them had one owl.";
 const Options kInt4{"--policy", "resident", "--param", "wire=int4", "--param", "resident=bf16"};
 
@@ -237,7 +237,7 @@ TEST_CASE("what eval cannot do ends with exit code 2 and says why") {
        "--reference-param wire=int9"},
       {kLlama, {"--text", text, "--set", "sweep.dtype=[f32, bf16]"}, "nothing to sweep"},
       {kLlama, {"--text", text, "--memory-limit", "1kB"}, "memory limit"},
-      {kModels + "qwen3-tiny", {"--text", text}, "no tokenizer"},
+      {kCheckpoints + "qwen3-tiny", {"--text", text}, "no tokenizer"},
   };
   for (const Case& one_case : cases) {
     Options options{"eval", "--model", one_case.model};

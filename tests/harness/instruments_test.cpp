@@ -28,7 +28,7 @@ const std::string kExperiment =
     "generation: {prompts: [{random: 7}, {random: 3}], max_new_tokens: 6, ignore_eos: true}\n"
     "measure: {warmup: 1, repeats: 1}\n";
 // A machine whose link is slow enough to be waited for.
-const std::string kMachine =
+const std::string kSlowMachine =
     "name: slow\ndevice_memory: 1GiB\nhost_memory: 1GiB\nh2d_gbps: {1KiB: 1}\n"
     "d2h_gbps: {1KiB: 1}\nmemory_gbps: 10\nmatrix_tflops: 10\nhost_read_gbps: 10\nop_ns: 1\n"
     "copy_ns: 0\nenqueue_ns: 1\nevent_ns: 1\nsync_ns: 1\n";
@@ -52,7 +52,7 @@ TEST_CASE("a trace's totals are the record's figures") {
   for (const bool simulated : {false, true}) {
     CAPTURE(simulated);
     const ScratchDir dir;
-    const std::string file = dir.path() / "t.json", machine = dir.write("slow.yaml", kMachine);
+    const std::string file = dir.path() / "t.json", machine = dir.write("slow.yaml", kSlowMachine);
     const std::string device = "device: {kind: sim, machine: " + machine + "}\n";
     const std::string yaml = dir.write("x.yaml", kExperiment + (simulated ? device : kCpu));
     const Json record = record_of(run_sluice({"run", yaml, "--json", "--trace", file}));

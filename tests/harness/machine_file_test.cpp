@@ -28,7 +28,7 @@ const std::string kGood =
     "event_ns: 500\n"
     "sync_ns: 8000\n";
 
-Machine read(const std::string& text) { return read_machine(parse_yaml(text, "m.yaml")); }
+Machine read_text(const std::string& text) { return read_machine(parse_yaml(text, "m.yaml")); }
 
 std::string with(const std::string& line, const std::string& instead) {
   std::string text = kGood;
@@ -40,7 +40,7 @@ std::string with(const std::string& line, const std::string& instead) {
 }  // namespace
 
 TEST_CASE("a machine's file gives every figure") {
-  const Machine machine = read(kGood);
+  const Machine machine = read_text(kGood);
   CHECK(machine.name == "m");
   CHECK(machine.device_memory_bytes == 8ull << 30);
   CHECK(machine.host_memory_bytes == 32ull << 30);
@@ -86,7 +86,7 @@ TEST_CASE("what is wrong in a machine's file is an error with its place") {
   };
   for (const Case& one : cases) {
     INFO(one.text);
-    CHECK_THAT(input_error([&] { read(one.text); }), Contains(one.message));
+    CHECK_THAT(input_error([&] { read_text(one.text); }), Contains(one.message));
   }
 }
 
@@ -115,7 +115,7 @@ TEST_CASE("machines are found by name and by path") {
 }
 
 TEST_CASE("a machine as JSON has every key of its file") {
-  const Json json = to_json(read(kGood));
+  const Json json = to_json(read_text(kGood));
   CHECK(json.size() == machine_keys().size());
   CHECK(json["op_ns"] == 3000);
   CHECK(json["h2d_gbps"] == Json::parse("[[65536, 13.5], [1048576, 24.0], [4194304, 25.0]]"));

@@ -22,7 +22,7 @@ using test::run_sluice;
 using test::ScopedEnv;
 using test::ScratchDir;
 
-const std::string kTestPlugins = std::string(SLUICE_TEST_BUILD_DIR) + "/test_plugins";
+const std::string kBadPlugins = std::string(SLUICE_TEST_BUILD_DIR) + "/test_plugins";
 
 }  // namespace
 
@@ -91,7 +91,7 @@ TEST_CASE("plugins lists and explains policies and tries them out") {
   REQUIRE(info.exit_code == 0);
   CHECK(Json::parse(info.out)["params"][0]["name"] == "depth");
 
-  const Finished refused = run_sluice({"plugins", "list", "--plugin-dir", kTestPlugins, "--json"});
+  const Finished refused = run_sluice({"plugins", "list", "--plugin-dir", kBadPlugins, "--json"});
   REQUIRE(refused.exit_code == 0);
   std::set<std::string> wrong;
   for (const Json& entry : Json::parse(refused.out))
@@ -113,24 +113,24 @@ TEST_CASE("plugins lists and explains policies and tries them out") {
     REQUIRE(report["predicted"].size() == 9);  // three policies on three machines
     for (const Json& speed : report["predicted"]) CHECK(speed["decode_ms"].get<double>() > 0);
   }
-  const Finished chaos = run_sluice({"plugins", "check", kTestPlugins + "/chaos.so"});
+  const Finished chaos = run_sluice({"plugins", "check", kBadPlugins + "/chaos.so"});
   CHECK(chaos.exit_code == 1);
   CHECK_THAT(chaos.out, Contains("FAILED") && Contains("refused"));
-  const Finished moody = run_sluice({"plugins", "check", kTestPlugins + "/moody.so"});
+  const Finished moody = run_sluice({"plugins", "check", kBadPlugins + "/moody.so"});
   CHECK(moody.exit_code == 1);
   CHECK_THAT(moody.out, Contains("decisions differ between two devices: cpu {"));
   const Finished throws =
-      run_sluice({"plugins", "check", kTestPlugins + "/throws.so", "--param", "hook=before"});
+      run_sluice({"plugins", "check", kBadPlugins + "/throws.so", "--param", "hook=before"});
   CHECK(throws.exit_code == 1);
   CHECK_THAT(throws.out, Contains("thrown from before"));
-  CHECK(run_sluice({"plugins", "check", kTestPlugins + "/other_abi.so"}).exit_code == 2);
+  CHECK(run_sluice({"plugins", "check", kBadPlugins + "/other_abi.so"}).exit_code == 2);
   CHECK(run_sluice({"plugins", "check", "/nowhere.so"}).exit_code == 2);
   CHECK(run_sluice({"plugins", "info", "nothing"}).exit_code == 2);
 }
 
 namespace {
 
-// The plugins of kTestPlugins that were loaded, in order: each writes a line when its code first runs.
+// The plugins of kBadPlugins that were loaded, in order: each writes a line when its code first runs.
 std::string loaded_by(const std::vector<std::string>& arguments) {
   const ScratchDir dir;
   const ScopedEnv marks("SLUICE_TEST_MARK", dir.path() / "mark");
@@ -144,14 +144,14 @@ std::string loaded_by(const std::vector<std::string>& arguments) {
 
 TEST_CASE("a command loads the policies that it is about, once each") {
   // These of the list are loaded, one of them to be refused then.
-  CHECK(loaded_by({"plugins", "list", "--plugin-dir", kTestPlugins}) ==
+  CHECK(loaded_by({"plugins", "list", "--plugin-dir", kBadPlugins}) ==
         "bad_table\nby_hand\nno_factory\nnot_exported\nother_identity\nreturns_nothing\n");
-  CHECK(loaded_by({"plugins", "info", "by_hand", "--plugin-dir", kTestPlugins}) == "by_hand\n");
+  CHECK(loaded_by({"plugins", "info", "by_hand", "--plugin-dir", kBadPlugins}) == "by_hand\n");
   CHECK(loaded_by({"generate", "--model", "synthetic:tiny-dense", "--prompt-ids", "1",
-                   "--max-new-tokens", "2", "--plugin-dir", kTestPlugins, "--policy", "by_hand",
+                   "--max-new-tokens", "2", "--plugin-dir", kBadPlugins, "--policy", "by_hand",
                    "--gpu-layer-budget", "2"}) == "by_hand\n");
   const ScratchDir dir;
-  CHECK(loaded_by({"plugins", "new", "mine", "--to", dir.path(), "--plugin-dir", kTestPlugins})
+  CHECK(loaded_by({"plugins", "new", "mine", "--to", dir.path(), "--plugin-dir", kBadPlugins})
             .empty());
 }
 

@@ -8,19 +8,6 @@
 namespace sluice::test {
 namespace {
 
-constexpr std::uint32_t kContext = 320;
-
-std::vector<Trace> trace_on(ModelRig& rig, const std::vector<Ids>& prompts, std::size_t count,
-                            DecoderLimits limits) {
-  ResidentProvider provider(rig.device(), rig.compute(), rig.weights());
-  const auto decoder = rig.decoder(limits);
-  return trace(*decoder, provider, prompts, count);
-}
-
-Trace trace_alone(ModelRig& rig, const Ids& prompt, std::size_t count) {
-  return trace_on(rig, {prompt}, count, {.context = kContext})[0];
-}
-
 TEST_CASE("a sequence is the same alone and in a batch of eight", "[decoder]") {
   for (const char* name : {"qwen3-tiny", "llama-mha-biases", "qwen2-f16-yarn", "qwen3-tiny-f32",
                            "qwen3moe-tiny", "qwen3moe-tiny-nonorm"}) {
@@ -29,7 +16,7 @@ TEST_CASE("a sequence is the same alone and in a batch of eight", "[decoder]") {
     for (const std::size_t length : {1, 63, 64, 65, 255, 256, 257, 17})
       prompts.push_back(made_up_prompt(length, 1, rig.config().vocab));
     const std::vector<Trace> together =
-        trace_on(rig, prompts, 10, {.context = kContext, .sequences = 8});
+        trace_on(rig, prompts, 10, {.context = kTraceContext, .sequences = 8});
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       CAPTURE(name, prompts[i].size());
       CHECK(same_bits(together[i], trace_alone(rig, prompts[i], 10)));
@@ -43,7 +30,7 @@ TEST_CASE("a new sequence on the pages of one that has ended is as if they were 
   const Ids kept_prompt = made_up_prompt(70, 7, rig.config().vocab);
   const Ids new_prompt = made_up_prompt(150, 8, rig.config().vocab);
   ResidentProvider provider(rig.device(), rig.compute(), rig.weights());
-  const auto decoder = rig.decoder({.context = kContext, .sequences = 2});
+  const auto decoder = rig.decoder({.context = kTraceContext, .sequences = 2});
   decoder->start(0, {});
   decoder->start(1, {});
   decoder->prefill(provider, std::vector<std::uint32_t>{0, 1},

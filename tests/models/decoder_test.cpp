@@ -10,31 +10,19 @@
 namespace sluice::test {
 namespace {
 
-constexpr std::uint32_t kContext = 320;
-
-std::vector<Trace> trace_on(ModelRig& rig, const std::vector<Ids>& prompts, std::size_t count,
-                            DecoderLimits limits) {
-  ResidentProvider provider(rig.device(), rig.compute(), rig.weights());
-  const auto decoder = rig.decoder(limits);
-  return trace(*decoder, provider, prompts, count);
-}
-
-Trace trace_alone(ModelRig& rig, const Ids& prompt, std::size_t count) {
-  return trace_on(rig, {prompt}, count, {.context = kContext})[0];
-}
-
 TEST_CASE("neither the pieces of a prompt nor their groups matter", "[decoder]") {
   const char* const name = GENERATE("qwen3-tiny", "qwen3moe-tiny");
   ModelRig rig(checkpoint(name));
   const std::vector<Ids> prompts{made_up_prompt(130, 2, rig.config().vocab),
                                  made_up_prompt(300, 3, rig.config().vocab),
                                  made_up_prompt(1, 4, rig.config().vocab)};
-  const std::vector<Trace> whole = trace_on(rig, prompts, 4, {.context = kContext, .sequences = 3});
+  const std::vector<Trace> whole =
+      trace_on(rig, prompts, 4, {.context = kTraceContext, .sequences = 3});
   for (const std::uint32_t chunk : {1u, 16u, 100u, 130u}) {
     for (const std::uint32_t rows : {1u, 400u, kPrefillRows}) {
       const std::vector<Trace> pieces = trace_on(
           rig, prompts, 4,
-          {.context = kContext, .sequences = 3, .prefill_chunk = chunk, .prefill_rows = rows});
+          {.context = kTraceContext, .sequences = 3, .prefill_chunk = chunk, .prefill_rows = rows});
       for (std::size_t i = 0; i < prompts.size(); ++i) {
         CAPTURE(name, chunk, rows, i);
         CHECK(same_bits(pieces[i], whole[i]));
@@ -183,7 +171,7 @@ TEST_CASE("decode passes that are alike enqueue the same operations", "[decoder]
     RepeatsDevice& device = *made;
     ModelRig rig(checkpoint(name), {}, std::move(made));
     const Ids prompt = made_up_prompt(250, 9, rig.config().vocab);
-    trace_on(rig, {prompt, prompt}, 12, {.context = kContext, .sequences = 2});
+    trace_on(rig, {prompt, prompt}, 12, {.context = kTraceContext, .sequences = 2});
     CHECK(device.runs == 11);
     CHECK(device.sequences == 2);  // up to 256 positions, and beyond
   }

@@ -11,7 +11,7 @@
 namespace sluice::test {
 namespace {
 
-std::vector<UnitId> ids(std::span<const UnitId> span) { return {span.begin(), span.end()}; }
+std::vector<UnitId> ids_of(std::span<const UnitId> span) { return {span.begin(), span.end()}; }
 
 TEST_CASE("a step's soon is the circle from here to here", "[walk]") {
   const std::vector<UnitId> order{1, 2, 3, 4};
@@ -21,24 +21,24 @@ TEST_CASE("a step's soon is the circle from here to here", "[walk]") {
   CHECK(first.index == 0);
   CHECK(first.phase == Phase::prefill);
   CHECK(first.tokens == 7);
-  CHECK(ids(first.needs) == std::vector<UnitId>{1});
-  CHECK(ids(first.soon) == std::vector<UnitId>{2, 3, 4});
-  CHECK(ids(walk.step(2, Phase::decode, 1, false).soon) == std::vector<UnitId>{4, 1, 2});
+  CHECK(ids_of(first.needs) == std::vector<UnitId>{1});
+  CHECK(ids_of(first.soon) == std::vector<UnitId>{2, 3, 4});
+  CHECK(ids_of(walk.step(2, Phase::decode, 1, false).soon) == std::vector<UnitId>{4, 1, 2});
   const Step end = walk.step(3, Phase::decode, 1, false);
   CHECK(end.index == 2);
-  CHECK(ids(end.soon) == std::vector<UnitId>{1, 2, 3});
+  CHECK(ids_of(end.soon) == std::vector<UnitId>{1, 2, 3});
   const UnitId head = 5;
   const Step after = walk.head(head, Phase::decode, 1, false);
   CHECK(after.index == 3);
-  CHECK(ids(after.needs) == std::vector<UnitId>{5});
-  CHECK(ids(after.soon) == order);
+  CHECK(ids_of(after.needs) == std::vector<UnitId>{5});
+  CHECK(ids_of(after.soon) == order);
 }
 
 TEST_CASE("in the last pass nothing is asked for beyond it", "[walk]") {
   const std::vector<UnitId> order{1, 2, 3};
   Walk walk(order);
-  CHECK(ids(walk.step(0, Phase::decode, 1, true).soon) == std::vector<UnitId>{2, 3});
-  CHECK(ids(walk.step(1, Phase::decode, 1, true).soon) == std::vector<UnitId>{3});
+  CHECK(ids_of(walk.step(0, Phase::decode, 1, true).soon) == std::vector<UnitId>{2, 3});
+  CHECK(ids_of(walk.step(1, Phase::decode, 1, true).soon) == std::vector<UnitId>{3});
   CHECK(walk.step(2, Phase::decode, 1, true).soon.empty());
   const UnitId head = 4;
   CHECK(walk.head(head, Phase::decode, 1, true).soon.empty());

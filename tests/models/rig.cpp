@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/engine/resident_provider.hpp"
 #include "tests/catch.hpp"
 #include "tests/places.hpp"
 
@@ -171,6 +172,17 @@ std::vector<Trace> trace(Decoder& decoder, ILayerProvider& provider,
   }
   for (const std::uint32_t s : sequences) decoder.finish(s);
   return out;
+}
+
+std::vector<Trace> trace_on(ModelRig& rig, const std::vector<Ids>& prompts, std::size_t count,
+                            DecoderLimits limits) {
+  ResidentProvider provider(rig.device(), rig.compute(), rig.weights());
+  const auto decoder = rig.decoder(limits);
+  return trace(*decoder, provider, prompts, count);
+}
+
+Trace trace_alone(ModelRig& rig, const Ids& prompt, std::size_t count) {
+  return trace_on(rig, {prompt}, count, {.context = kTraceContext})[0];
 }
 
 }  // namespace sluice::test

@@ -92,4 +92,12 @@ bool same_bits(const Trace& a, const Trace& b);
 std::vector<Trace> trace(Decoder& decoder, ILayerProvider& provider,
                          const std::vector<Ids>& prompts, std::size_t count);
 
+// Of everything resident.
+std::vector<Trace> trace_on(ModelRig& rig, const std::vector<Ids>& prompts, std::size_t count,
+                            DecoderLimits limits);
+
+// Of one prompt, with room for as many positions.
+inline constexpr std::uint32_t kTraceContext = 320;
+Trace trace_alone(ModelRig& rig, const Ids& prompt, std::size_t count);
+
 }  // namespace sluice::test

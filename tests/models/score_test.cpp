@@ -13,7 +13,7 @@
 namespace sluice::test {
 namespace {
 
-constexpr std::uint32_t kContext = 160;
+constexpr std::uint32_t kScoreContext = 160;
 
 struct Scores {
   std::vector<std::vector<float>> logits;  // by row
@@ -79,7 +79,7 @@ TEST_CASE("a row's scores are the first logits of the prompt that ends there", "
     ModelRig rig(path);
     const Ids tokens = made_up_prompt(150, 7, rig.config().vocab);
     ResidentProvider provider(rig.device(), rig.compute(), rig.weights());
-    const auto decoder = rig.decoder({.context = kContext, .logit_rows = 16});
+    const auto decoder = rig.decoder({.context = kScoreContext, .logit_rows = 16});
     const Scores scores = score(rig, *decoder, provider, 0, tokens);
     REQUIRE(scores.logits.size() == tokens.size());
     for (const std::size_t length : {1, 2, 16, 17, 64, 65, 128, 149, 150}) {
@@ -109,12 +109,13 @@ TEST_CASE("the last row's scores are the reference's first logits", "[score]") {
 TEST_CASE("neither the rows at once nor the pieces of a prompt change scores", "[score]") {
   ModelRig rig(checkpoint("qwen3-tiny"));
   const Ids tokens = made_up_prompt(150, 8, rig.config().vocab);
-  const Scores whole = score_on(rig, tokens, {.context = kContext, .logit_rows = 150});
+  const Scores whole = score_on(rig, tokens, {.context = kScoreContext, .logit_rows = 150});
   CHECK(whole.groups == std::vector<std::uint32_t>{150});
   for (const DecoderLimits limits :
-       {DecoderLimits{.context = kContext}, DecoderLimits{.context = kContext, .logit_rows = 7},
+       {DecoderLimits{.context = kScoreContext},
+        DecoderLimits{.context = kScoreContext, .logit_rows = 7},
         DecoderLimits{.context = 150, .sequences = 4, .prefill_chunk = 11},
-        DecoderLimits{.context = kContext, .sequences = 2, .logit_rows = 200}}) {
+        DecoderLimits{.context = kScoreContext, .sequences = 2, .logit_rows = 200}}) {
     const std::uint32_t rows = std::max(limits.sequences, limits.logit_rows);
     CAPTURE(rows);
     const Scores parts = score_on(rig, tokens, limits);
@@ -130,7 +131,8 @@ TEST_CASE("scoring asks for each unit once and for nothing beyond the last pass"
   ModelRig rig(checkpoint("qwen3-tiny"));
   ResidentProvider resident(rig.device(), rig.compute(), rig.weights());
   CountingProvider provider(resident);
-  const auto decoder = rig.decoder({.context = kContext, .logit_rows = 4, .prefill_chunk = 32});
+  const auto decoder =
+      rig.decoder({.context = kScoreContext, .logit_rows = 4, .prefill_chunk = 32});
   const Ids tokens = made_up_prompt(100, 9, rig.config().vocab);
   const auto ignore = [](const LogitRows&) {};
   decoder->score(provider, 0, tokens, false, ignore);
@@ -148,7 +150,7 @@ TEST_CASE("scoring disturbs no other sequence and leaves none behind", "[score]"
   ResidentProvider provider(rig.device(), rig.compute(), rig.weights());
   const Ids prompt = made_up_prompt(70, 10, rig.config().vocab);
   const Ids other = made_up_prompt(130, 11, rig.config().vocab);
-  const auto decoder = rig.decoder({.context = kContext, .sequences = 2});
+  const auto decoder = rig.decoder({.context = kScoreContext, .sequences = 2});
   const auto run = [&](bool scored) {
     const std::vector<std::uint32_t> first{0};
     std::vector<std::vector<float>> logits;
@@ -170,7 +172,7 @@ TEST_CASE("scoring disturbs no other sequence and leaves none behind", "[score]"
 TEST_CASE("a sink that throws ends the scoring, and the decoder goes on", "[score]") {
   ModelRig rig(checkpoint("qwen3-tiny"));
   ResidentProvider provider(rig.device(), rig.compute(), rig.weights());
-  const auto decoder = rig.decoder({.context = kContext, .logit_rows = 3});
+  const auto decoder = rig.decoder({.context = kScoreContext, .logit_rows = 3});
   const Ids tokens = made_up_prompt(20, 12, rig.config().vocab);
   const Scores before = score(rig, *decoder, provider, 0, tokens);
   CHECK_THROWS_AS(decoder->score(provider, 0, tokens, true,

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Choice {
+struct GoldenChoice {
   const char* file;
   const char* policy;
   ParamValues values;
@@ -29,7 +29,7 @@ struct Choice {
 const std::uint32_t kLayerBudgets[] = {1, 3}, kExpertSlots[] = {3, 9};
 
 // Two tokens under each of two budgets; of experts, six.
-std::string decisions_of(const Choice& choice, IDevice& device) {
+std::string decisions_of(const GoldenChoice& choice, IDevice& device) {
   const auto plugin =
       load_plugin(fs::path(SLUICE_TEST_PLUGIN_DIR) / (std::string(choice.policy) + ".so"));
   std::ostringstream out;
@@ -60,16 +60,16 @@ std::vector<std::string> lines_of(const std::string& text) {
 }  // namespace
 
 TEST_CASE("the policies decide what their golden logs say, on every device") {
-  const Choice choices[] = {{"naive_sync", "naive_sync", {}},
-                            {"prefetch", "prefetch", {}},
-                            {"ring_prefetch", "ring_prefetch", {}},
-                            {"ring_prefetch-depth2", "ring_prefetch", {{"depth", "2"}}},
-                            {"expert_lru", "expert_lru", {}, true},
-                            {"expert_lru-global", "expert_lru", {{"scope", "global"}}, true},
-                            {"expert_lfu", "expert_lfu", {}, true},
-                            {"expert_s3fifo", "expert_s3fifo", {}, true},
-                            {"expert_prefetch", "expert_prefetch", {}, true}};
-  for (const Choice& choice : choices) {
+  const GoldenChoice choices[] = {{"naive_sync", "naive_sync", {}},
+                                  {"prefetch", "prefetch", {}},
+                                  {"ring_prefetch", "ring_prefetch", {}},
+                                  {"ring_prefetch-depth2", "ring_prefetch", {{"depth", "2"}}},
+                                  {"expert_lru", "expert_lru", {}, true},
+                                  {"expert_lru-global", "expert_lru", {{"scope", "global"}}, true},
+                                  {"expert_lfu", "expert_lfu", {}, true},
+                                  {"expert_s3fifo", "expert_s3fifo", {}, true},
+                                  {"expert_prefetch", "expert_prefetch", {}, true}};
+  for (const GoldenChoice& choice : choices) {
     const fs::path golden =
         fs::path(SLUICE_TEST_DATA) / "decisions" / (std::string(choice.file) + ".jsonl");
     const auto cpu = make_cpu_device();

@@ -17,7 +17,7 @@ using namespace sluice;
 namespace {
 
 // A format of 16 bits: sign, exponent, mantissa, as IEEE 754 lays them out.
-struct Format {
+struct FloatFormat {
   const char* name;
   int mantissa_bits, bias;
   float (*widen)(std::uint16_t);
@@ -56,13 +56,13 @@ struct Format {
   }
 };
 
-constexpr Format kFormats[] = {{"bf16", 7, 127, bf16_to_f32, f32_to_bf16},
-                               {"f16", 10, 15, f16_to_f32, f32_to_f16}};
+constexpr FloatFormat kFloatFormats[] = {{"bf16", 7, 127, bf16_to_f32, f32_to_bf16},
+                                         {"f16", 10, 15, f16_to_f32, f32_to_f16}};
 
 }  // namespace
 
 TEST_CASE("every 16-bit pattern widens to its value and narrows back to itself") {
-  for (const Format& format : kFormats) {
+  for (const FloatFormat& format : kFloatFormats) {
     INFO(format.name);
     for (int i = 0; i < 65536; ++i) {
       const auto bits = static_cast<std::uint16_t>(i);
@@ -83,7 +83,7 @@ TEST_CASE("every 16-bit pattern widens to its value and narrows back to itself")
 }
 
 TEST_CASE("narrowing at every boundary between two 16-bit values rounds to nearest even") {
-  for (const Format& format : kFormats) {
+  for (const FloatFormat& format : kFloatFormats) {
     INFO(format.name);
     for (std::uint16_t below = 0; below < format.infinity(); ++below) {
       const auto above = static_cast<std::uint16_t>(below + 1);
@@ -111,7 +111,7 @@ TEST_CASE("narrowing random floats agrees with double precision") {
   std::mt19937 random(seed);
   for (int i = 0; i < 200'000; ++i) {
     const float x = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
-    for (const Format& format : kFormats) {
+    for (const FloatFormat& format : kFloatFormats) {
       const std::uint16_t got = format.narrow(x);
       const bool right = std::isnan(x)   ? format.is_nan(got)
                          : std::isinf(x) ? (got & 0x7fff) == format.infinity()
@@ -144,7 +144,7 @@ TEST_CASE("arrays are cast between all types like their elements") {
       convert(from, in.data() + 1, to, out.data() + 1, kN);
       for (std::size_t i = 0; i < kN; ++i) {
         const double x = widened(from, in.data() + 1, i);
-        const Format& format = kFormats[to == DType::f16];
+        const FloatFormat& format = kFloatFormats[to == DType::f16];
         const double expected = to == DType::f32 ? x : format.value(format.nearest(x));
         if (widened(to, out.data() + 1, i) != expected) {
           FAIL(name_of(from) << " to " << name_of(to) << ": " << x);

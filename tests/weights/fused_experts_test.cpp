@@ -39,7 +39,7 @@ std::unique_ptr<FusedExperts> open(const ScratchDir& dir, const std::string& gat
   return std::make_unique<FusedExperts>(std::move(checkpoint));
 }
 
-TensorSpec spec(const std::string& name, std::vector<std::uint64_t> shape) {
+TensorSpec expert_spec(const std::string& name, std::vector<std::uint64_t> shape) {
   TensorSpec tensor;
   tensor.name = name;
   tensor.shape = std::move(shape);
@@ -60,16 +60,16 @@ TEST_CASE("each expert of fused tensors has its own matrices") {
   const auto experts = open(dir, "[3,4,4]");
   for (std::uint64_t e = 0; e < kExperts; ++e) {
     const std::string at = kPrefix + std::to_string(e);
-    const TensorSpec gate = spec(at + ".gate_proj.weight", {kWidth, kHidden});
-    const TensorSpec up = spec(at + ".up_proj.weight", {kWidth, kHidden});
-    const TensorSpec down = spec(at + ".down_proj.weight", {kHidden, kWidth});
+    const TensorSpec gate = expert_spec(at + ".gate_proj.weight", {kWidth, kHidden});
+    const TensorSpec up = expert_spec(at + ".up_proj.weight", {kWidth, kHidden});
+    const TensorSpec down = expert_spec(at + ".down_proj.weight", {kHidden, kWidth});
     CHECK(experts->has(gate.name));
     CHECK(first_bits(*experts, gate, 0) == e * 16);
     CHECK(first_bits(*experts, up, 0) == e * 16 + 8);
     CHECK(first_bits(*experts, up, 5) == e * 16 + 13);
     CHECK(first_bits(*experts, down, 7) == 100 + e * 8 + 7);
   }
-  CHECK(first_bits(*experts, spec("norm", {4}), 3) == 203);
+  CHECK(first_bits(*experts, expert_spec("norm", {4}), 3) == 203);
   std::vector<std::string> names = experts->names();
   CHECK(names.size() == 3 * kExperts + 1);
   CHECK(std::ranges::find(names, kPrefix + "2.up_proj.weight") != names.end());
@@ -80,7 +80,8 @@ TEST_CASE("fused experts of another number or shape are refused with the tensor'
   const ScratchDir dir;
   const auto experts = open(dir, "[3,4,4]");
   const auto refused = [&](const std::string& name, std::vector<std::uint64_t> shape) {
-    return input_error([&] { experts->stored_type(spec(kPrefix + name, std::move(shape))); });
+    return input_error(
+        [&] { experts->stored_type(expert_spec(kPrefix + name, std::move(shape))); });
   };
   CHECK(contains(refused("3.gate_proj.weight", {2, 4}), "has 3 experts"));
   CHECK(contains(refused("2.gate_proj.weight", {3, 4}), "[3, 6, 4] is needed"));
@@ -97,7 +98,7 @@ TEST_CASE("an expert that is there by itself as well is refused") {
   const ScratchDir dir;
   const std::string name = kPrefix + "1.down_proj.weight";
   const auto experts = open(dir, "[3,4,4]", name);
-  CHECK(contains(input_error([&] { experts->stored_type(spec(name, {4})); }),
+  CHECK(contains(input_error([&] { experts->stored_type(expert_spec(name, {4})); }),
                  name + " is there twice, by itself and in " + kPrefix + "down_proj"));
-  CHECK(experts->stored_type(spec(kPrefix + "0.down_proj.weight", {4, 2})) == DType::bf16);
+  CHECK(experts->stored_type(expert_spec(kPrefix + "0.down_proj.weight", {4, 2})) == DType::bf16);
 }

@@ -16,7 +16,7 @@ using namespace sluice::test;
 
 namespace {
 
-TensorSpec spec(const char* name, std::vector<std::uint64_t> shape) {
+TensorSpec synthetic_spec(const char* name, std::vector<std::uint64_t> shape) {
   TensorSpec tensor;
   tensor.name = name;
   tensor.shape = std::move(shape);
@@ -33,7 +33,7 @@ std::vector<float> floats(const SyntheticWeights& source, const TensorSpec& tens
 
 TEST_CASE("synthetic weights are uniform with a standard deviation of 0.02") {
   const std::vector<float> values =
-      floats(SyntheticWeights("x", 3, DType::f32), spec("a.weight", {1000, 1000}));
+      floats(SyntheticWeights("x", 3, DType::f32), synthetic_spec("a.weight", {1000, 1000}));
   const double n = static_cast<double>(values.size());
   double sum = 0, squares = 0, largest = 0, lagged = 0;
   std::vector<int> eighths(8);
@@ -54,7 +54,7 @@ TEST_CASE("synthetic weights are uniform with a standard deviation of 0.02") {
 
 TEST_CASE("synthetic weights depend on seed name and index alone") {
   const SyntheticWeights source("x", 3, DType::bf16);
-  const TensorSpec tensor = spec("a.weight", {50, 101});
+  const TensorSpec tensor = synthetic_spec("a.weight", {50, 101});
   std::vector<std::uint16_t> whole(tensor.elements());
   source.read(tensor, 0, whole.size(), reinterpret_cast<std::byte*>(whole.data()));
   const std::uint32_t seed = std::random_device{}();
@@ -76,7 +76,8 @@ TEST_CASE("synthetic weights depend on seed name and index alone") {
   }
   CHECK(floats(SyntheticWeights("y", 3, DType::f32), tensor) == values);
   CHECK(floats(SyntheticWeights("x", 4, DType::f32), tensor) != values);
-  CHECK(floats(SyntheticWeights("x", 3, DType::f32), spec("b.weight", {50, 101})) != values);
+  CHECK(floats(SyntheticWeights("x", 3, DType::f32), synthetic_spec("b.weight", {50, 101})) !=
+        values);
   // For good, since records of runs name a seed: worked out apart from this code.
   const double first[] = {-0.020809981915977455,  -0.03392002208667198,  0.031871214905734475,
                           0.02200776237831089,    0.016265182085817325,  -0.022377773995095267,
@@ -86,9 +87,10 @@ TEST_CASE("synthetic weights depend on seed name and index alone") {
 
 TEST_CASE("synthetic norms are ones and biases are not") {
   const SyntheticWeights source("x", 3, DType::f32);
-  CHECK(floats(source, spec("model.norm.weight", {3000})) == std::vector<float>(3000, 1.0f));
-  CHECK(floats(source, spec("self_attn.q_norm.weight", {16}))[15] == 1.0f);
-  CHECK(std::fabs(floats(source, spec("q_proj.bias", {16}))[7]) < 0.04f);
+  CHECK(floats(source, synthetic_spec("model.norm.weight", {3000})) ==
+        std::vector<float>(3000, 1.0f));
+  CHECK(floats(source, synthetic_spec("self_attn.q_norm.weight", {16}))[15] == 1.0f);
+  CHECK(std::fabs(floats(source, synthetic_spec("q_proj.bias", {16}))[7]) < 0.04f);
 }
 
 TEST_CASE("synthetic weights written to disk load as those in memory") {
