@@ -22,17 +22,17 @@ std::uint32_t padded(std::uint32_t rows) {
   return fits == kPaddedRows.end() ? rows : *fits;
 }
 
-class Layout {
+class MatrixLayout {
  public:
-  Layout(cudaDataType_t type, std::uint64_t rows, std::uint64_t cols)
-      : Layout(type, rows, cols, rows) {}
-  Layout(cudaDataType_t type, std::uint64_t rows, std::uint64_t cols, std::uint64_t stride) {
+  MatrixLayout(cudaDataType_t type, std::uint64_t rows, std::uint64_t cols)
+      : MatrixLayout(type, rows, cols, rows) {}
+  MatrixLayout(cudaDataType_t type, std::uint64_t rows, std::uint64_t cols, std::uint64_t stride) {
     check(cublasLtMatrixLayoutCreate(&layout_, type, rows, cols, static_cast<std::int64_t>(stride)),
           "cublasLtMatrixLayoutCreate");
   }
-  ~Layout() { cublasLtMatrixLayoutDestroy(layout_); }
-  Layout(const Layout&) = delete;
-  Layout& operator=(const Layout&) = delete;
+  ~MatrixLayout() { cublasLtMatrixLayoutDestroy(layout_); }
+  MatrixLayout(const MatrixLayout&) = delete;
+  MatrixLayout& operator=(const MatrixLayout&) = delete;
   operator cublasLtMatrixLayout_t() const { return layout_; }
 
  private:
@@ -82,7 +82,7 @@ CudaMatmul::Plan& CudaMatmul::plan_for(DType dtype, bool biased, std::uint32_t n
   if (plan) return *plan;
   const cudaDataType_t type = dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_16F;
   auto made = std::make_unique<Plan>(type, biased);
-  const Layout weights(type, k, n), x(type, k, rows), out(type, n, rows);
+  const MatrixLayout weights(type, k, n), x(type, k, rows), out(type, n, rows);
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
   check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
@@ -104,7 +104,7 @@ CudaMatmul::Plan& CudaMatmul::plan_for(DType dtype, bool biased, std::uint32_t n
 void CudaMatmul::multiply(const Plan& plan, const LinearArgs& args, std::uint32_t out_stride,
                           cudaStream_t stream) {
   // cuBLASLt counts columns first: a row-major [rows, k] is its [k, rows].
-  const Layout a(plan.type, args.k, args.n), b(plan.type, args.k, args.rows),
+  const MatrixLayout a(plan.type, args.k, args.n), b(plan.type, args.k, args.rows),
       c(plan.type, args.n, args.rows, out_stride);
   if (args.bias)
     check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
