@@ -8,6 +8,11 @@ Hugging Face transformers. Needs what no other script here does:
 Each model directory holds a checkpoint and golden.json: per prompt 24 greedy tokens in float32 and in the model's
 own type, the margin between the two best logits at each, and the first logits in float32; of a model with experts
 also those that each of its routers chose in the model's own type, of the prompt and all tokens but the last.
+
+    scripts/make_fixtures.py --routing tests/data/hf/qwen3moe-tiny ...   (made with torch 2.15, transformers 5.17)
+
+writes what the routers chose beside a golden.json that has only tokens: routing_native.json, a list like that of
+its cases. Tokens are fed, and each clear choice must be that of golden.json.
 """
 import argparse
 import json
@@ -18,7 +23,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
-from transformers import LlamaConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig  # noqa: E402
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig  # noqa: E402
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding  # noqa: E402
 
 NEW_TOKENS = 24
@@ -153,6 +158,23 @@ def make_model(name, directory):
     (directory / "golden.json").write_text(json.dumps(golden) + "\n")
 
 
+@torch.no_grad()
+def route_golden(directory):
+    golden = json.loads((directory / "golden.json").read_text())
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=getattr(torch, golden["dtype"].split(".")[1])).eval()
+    routing, out = Routing(model), []
+    for case in golden["cases"]:
+        clear = 0.02 * max(map(abs, case["first_logits_fp32"]))
+        cache, ids = None, case["prompt"]
+        for token, margin in zip(case["greedy_native"], case["margin_native"]):
+            done = model(torch.tensor([ids]), past_key_values=cache, use_cache=True)
+            cache, ids = done.past_key_values, [token]
+            if margin >= clear and int(done.logits[0, -1].argmax()) != token:
+                raise SystemExit(f"{directory}: this is not the reference of its golden.json")
+        out.append(routing.take())
+    (directory / "routing_native.json").write_text(json.dumps(out) + "\n")
+
+
 def make_ropes(file):
     out = []
     for name, parameters in ROPES.items():
@@ -172,7 +194,12 @@ def main():
     here = Path(__file__).resolve().parent.parent
     parser.add_argument("--to", type=Path, default=here / "tests" / "data" / "hf_extra")
     parser.add_argument("--only", nargs="*", choices=sorted(MODELS), help="these models, and no tables")
+    parser.add_argument("--routing", nargs="*", type=Path, metavar="DIR", help="of these checkpoints, and nothing else")
     arguments = parser.parse_args()
+    if arguments.routing:
+        for directory in arguments.routing:
+            route_golden(directory)
+        return
     to = arguments.to
     torch.manual_seed(0)
     for name in arguments.only or MODELS:

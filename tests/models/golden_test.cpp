@@ -2,8 +2,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string_view>
 
+#include "core/device/device_decorator.hpp"
 #include "core/engine/resident_provider.hpp"
+#include "core/float16.hpp"
 #include "tests/catch.hpp"
 #include "tests/models/rig.hpp"
 
@@ -49,13 +54,15 @@ TEST_CASE("in f32 every token is the reference's and the first logits are close"
 }
 
 // Sums in another order may flip a rounding, so positions count where the two best logits are
-// clearly apart. The reference's tokens are fed, so that one flip does not hide the rest. With experts
-// a flip at a near tie of a router is a jump: the reference's own two ways of attention disagree at 5
-// of the 126 clear positions of qwen3moe-tiny.
+// clearly apart. The reference's tokens are fed, so that one flip does not hide the rest.
+bool is_clear(const Golden& golden, std::size_t at) {
+  return golden.margin_native[at] >= 0.02f * golden.largest_logit();
+}
+
 TEST_CASE("in the checkpoint's type the choices are the reference's where they are clear",
           "[golden]") {
-  std::size_t compared = 0, positions = 0, equal_unclear = 0, routed = 0, routed_apart = 0;
-  for (const auto& path : all_checkpoints()) {
+  std::size_t compared = 0, positions = 0, equal_unclear = 0;
+  for (const auto& path : dense_checkpoints()) {
     const std::vector<Golden> cases = golden_of(path);
     std::vector<GenerationRequest> requests;
     for (const Golden& one : cases) {
@@ -70,13 +77,8 @@ TEST_CASE("in the checkpoint's type the choices are the reference's where they a
       for (std::size_t at = 0; at < golden.greedy_native.size(); ++at) {
         ++positions;
         const bool equal = results[i].tokens[at] == golden.greedy_native[at];
-        if (golden.margin_native[at] < 0.02f * golden.largest_logit()) {
+        if (!is_clear(golden, at)) {
           equal_unclear += equal;
-          continue;
-        }
-        if (rig.config().experts.count > 0) {
-          ++routed;
-          routed_apart += !equal;
           continue;
         }
         ++compared;
@@ -86,11 +88,8 @@ TEST_CASE("in the checkpoint's type the choices are the reference's where they a
     }
   }
   std::printf("compared %zu of %zu positions; of the %zu unclear ones %zu are equal as well\n",
-              compared + routed, positions, positions - compared - routed, equal_unclear);
+              compared, positions, positions - compared, equal_unclear);
   CHECK(compared > 1000);
-  std::printf("with experts: %zu of %zu are not\n", routed_apart, routed);
-  CHECK(routed > 200);
-  CHECK(routed_apart * 25 <= routed);  // 4 %
 }
 
 // What the reference's routers chose for one sequence.
@@ -103,10 +102,16 @@ class ReferenceRouting final : public IRouting {
   }
   void choose(std::uint32_t, std::uint32_t position, std::int32_t layer,
               std::span<std::int32_t> ids) override {
-    const auto at = std::ranges::find(layers_, layer) - layers_.begin();
-    const Ids& all = golden_.routing_native[static_cast<std::size_t>(at)];
-    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(position * ids.size()), ids.size(),
-                ids.begin());
+    std::ranges::copy(chosen(index_of(layer), position, ids.size()), ids.begin());
+  }
+  std::size_t layers() const { return layers_.size(); }
+  // Of the `layer`-th layer of experts.
+  std::span<const std::int32_t> chosen(std::size_t layer, std::size_t position,
+                                       std::size_t per_token) const {
+    return std::span(golden_.routing_native[layer]).subspan(position * per_token, per_token);
+  }
+  std::size_t index_of(std::int32_t layer) const {
+    return static_cast<std::size_t>(std::ranges::find(layers_, layer) - layers_.begin());
   }
 
  private:
@@ -114,28 +119,133 @@ class ReferenceRouting final : public IRouting {
   std::vector<std::int32_t> layers_;
 };
 
-TEST_CASE("with the reference's experts all clear choices are the reference's", "[golden]") {
-  std::size_t compared = 0;
+// Keeps the scores that routers choose from.
+class ScoreKeeper final : public DeviceDecorator<IDevice> {
+ public:
+  explicit ScoreKeeper(std::unique_ptr<IDevice> below)
+      : DeviceDecorator(*below),
+        owned_(std::move(below)),
+        kept_(*owned_, Buffer::Where::pinned, 1 << 20, "routers' scores") {}
+  void enqueue(StreamId stream, const Op& op, const Body& body) override {
+    below_.enqueue(stream, op, body);
+    if (std::string_view(op.name) != "route") return;
+    const Range scores = op.reads[0];
+    REQUIRE(used_ + scores.size <= kept_.bytes());
+    const Range to = range_of(kept_.data() + used_, scores.size);
+    below_.copy(stream,
+                {.name = "keep scores",
+                 .on = Resource::d2h,
+                 .bytes = scores.size,
+                 .reads = {&scores, 1},
+                 .writes = {&to, 1}},
+                kept_.data() + used_, reinterpret_cast<const void*>(scores.begin), scores.size);
+    pieces_.push_back({used_, scores.size});
+    used_ += scores.size;
+  }
+  // By layer of experts, [positions, experts], of one sequence in a type of 16 bits; all work is done.
+  std::vector<std::vector<float>> by_layer(std::size_t layers, DType type) const {
+    std::vector<std::vector<float>> out(layers);
+    for (std::size_t i = 0; i < pieces_.size(); ++i)
+      for (std::size_t at = 0; at < pieces_[i].size; at += size_of(type))
+        out[i % layers].push_back(score_at(type, pieces_[i].begin + at));
+    return out;
+  }
+
+ private:
+  float score_at(DType type, std::uint64_t at) const {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, kept_.data() + at, sizeof(bits));
+    return type == DType::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+  }
+
+  std::unique_ptr<IDevice> owned_;
+  Buffer kept_;
+  std::uint64_t used_ = 0;
+  std::vector<Range> pieces_;  // of kept_, in order
+};
+
+// With it the host is told of each choice, so that no pass is a repeated one.
+struct NoSink final : IRoutingSink {
+  void routed(const RoutedRows&) override {}
+};
+
+// The distance of a number from the next one of its type.
+float ulp(DType type, float x) {
+  const int digits = type == DType::bf16 ? 8 : 11;
+  return std::ldexp(1.0f, std::ilogb(x) + 1 - digits);
+}
+
+// By how much `chosen` is not a choice of the best, in ulps of the row's largest score: 0 for such a
+// choice, whichever of equals it takes.
+float ulps_apart(std::span<const float> scores, std::span<const std::int32_t> chosen, DType type) {
+  std::vector<float> best(scores.begin(), scores.end());
+  std::ranges::sort(best, std::greater());
+  float apart = 0;
+  for (std::size_t id = 0; id < scores.size(); ++id) {
+    const bool is_chosen = std::ranges::find(chosen, static_cast<std::int32_t>(id)) != chosen.end();
+    apart = std::max(
+        apart, is_chosen ? best[chosen.size() - 1] - scores[id] : scores[id] - best[chosen.size()]);
+  }
+  return apart / ulp(type, std::max(best.front(), -best.back()));
+}
+
+// A router near a tie chooses otherwise when any rounding before it does, and where scores are equal it
+// takes either: that is a jump, which later tokens see. So the reference's choices are given; then tokens
+// must equal as those of dense models do, and the best of each router's scores must be those given, but
+// for near ties. How near: with the attention's exponentials exact, the reference's own scores move by 6
+// ulps of a row's largest (one of a thousand by more).
+//
+// The reference rounds the attention's weights to the model's type, which is not done here. Without it
+// the reference itself comes to other tokens at two of these positions, whose margins are 3 ulps of
+// their logits (2.005 and 2.16 %).
+TEST_CASE("with experts tokens and routers choose as the reference does", "[golden]") {
+  constexpr float kNearTie = 6;  // ulps
+  constexpr std::size_t kMostApart = 2;
+  std::size_t compared = 0, apart_tokens = 0, routers = 0, near_ties = 0;
   for (const auto& path : expert_checkpoints()) {
-    for (const Golden& golden : golden_of(path)) {
-      if (golden.routing_native.empty()) continue;
-      ModelRig rig(path);
+    const std::vector<Golden> cases = golden_of(path);
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      const Golden& golden = cases[i];
+      auto device = std::make_unique<ScoreKeeper>(make_test_device());
+      const ScoreKeeper& kept = *device;
+      ModelRig rig(path, {}, std::move(device));
       ReferenceRouting routing(golden, rig.config());
+      NoSink sink;
       ResidentProvider provider(rig.device(), rig.compute(), rig.weights());
-      const auto decoder = rig.decoder({.context = 512}, {.given = &routing});
+      const auto decoder = rig.decoder({.context = 512}, {.given = &routing, .sink = &sink});
       GenerationRequest request = greedy(golden.prompt, kNewTokens);
       request.force_ids = golden.greedy_native;
       const GenerationResult result =
           Generator(rig.device(), *decoder, provider, {}).run({&request, 1}, 1)[0];
       for (std::size_t at = 0; at < golden.greedy_native.size(); ++at) {
-        if (golden.margin_native[at] < 0.02f * golden.largest_logit()) continue;
+        if (!is_clear(golden, at)) continue;
         ++compared;
-        CAPTURE(path.filename(), golden.prompt.size(), at);
-        CHECK(result.tokens[at] == golden.greedy_native[at]);
+        apart_tokens += result.tokens[at] != golden.greedy_native[at];
+      }
+
+      rig.device().sync(rig.device().record(rig.compute()));
+      const auto experts = static_cast<std::size_t>(rig.config().experts.count);
+      const auto per_token = static_cast<std::size_t>(rig.config().experts.per_token);
+      const auto scores = kept.by_layer(routing.layers(), rig.dtype());
+      for (std::size_t layer = 0; layer < scores.size(); ++layer) {
+        const std::size_t positions = golden.prompt.size() + kNewTokens - 1;
+        REQUIRE(scores[layer].size() == positions * experts);
+        for (std::size_t at = 0; at < positions; ++at) {
+          const float apart = ulps_apart(std::span(scores[layer]).subspan(at * experts, experts),
+                                         routing.chosen(layer, at, per_token), rig.dtype());
+          ++routers;
+          near_ties += apart > 0;
+          CAPTURE(path.filename(), i, layer, at, apart);
+          CHECK(apart <= kNearTie);
+        }
       }
     }
   }
-  CHECK(compared > 200);
+  std::printf("with experts: %zu of %zu tokens and %zu of %zu choices of routers are not\n",
+              apart_tokens, compared, near_ties, routers);
+  CHECK(compared > 450);
+  CHECK(apart_tokens <= kMostApart);
+  CHECK(near_ties * 50 < routers);
 }
 
 }  // namespace

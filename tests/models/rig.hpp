@@ -24,7 +24,7 @@ using Ids = std::vector<std::int32_t>;
 struct Golden {
   Ids prompt, greedy_fp32, greedy_native;
   std::vector<float> margin_native, first_logits_fp32;
-  // Where the file has it: by layer of experts, those of each position one after the other.
+  // Of a model with experts: by layer of experts, those of each position one after the other.
   std::vector<Ids> routing_native;
 
   float largest_logit() const;  // by magnitude
