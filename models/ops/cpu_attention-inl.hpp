@@ -218,7 +218,7 @@ class Head {
     V sum = hn::Zero(d);
     for (std::size_t j = 0; j < limit; j += kLanes) {
       const V weight = exp(hn::Sub(hn::LoadU(d, scores + j), shift));
-      hn::StoreU(weight, d, scores + j);
+      hn::StoreU(rounded<T>(weight), d, scores + j);  // as the reference does; their sum is of f32
       sum = hn::Add(sum, weight);
     }
     to.sum() = sum_of_lanes(sum);

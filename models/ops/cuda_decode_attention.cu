@@ -243,8 +243,9 @@ __global__ void __launch_bounds__(kThreads) span_kernel(const SpanArgs args) {
     most[g] = warp_most[g][0];
 #pragma unroll
     for (int w = 1; w < kWarps; ++w) most[g] = fmaxf(most[g], warp_most[g][w]);
+    // Weights are rounded as the reference does; their sum is of f32.
     const float weight = expf(score[g] - most[g]);
-    if (piece_lane == 0) weights[key][g] = weight;
+    if (piece_lane == 0) weights[key][g] = rounded<T>(weight);
     const float total = warp_sum(piece_lane == 0 ? weight : 0.0f);
     if (lane == 0) warp_sums[g][warp] = total;
   }

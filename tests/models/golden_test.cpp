@@ -195,12 +195,11 @@ float ulps_apart(std::span<const float> scores, std::span<const std::int32_t> ch
 // for near ties. How near: with the attention's exponentials exact, the reference's own scores move by 6
 // ulps of a row's largest (one of a thousand by more).
 //
-// The reference rounds the attention's weights to the model's type, which is not done here. Without it
-// the reference itself comes to other tokens at two of these positions, whose margins are 3 ulps of
-// their logits (2.005 and 2.16 %).
+// One token is another: (case 3, token 9) of qwen3moe-tiny, whose margin is 2.005 %, 3 ulps of its logits.
+// With exact exponentials in its attention the reference comes to a tie there.
 TEST_CASE("with experts tokens and routers choose as the reference does", "[golden]") {
   constexpr float kNearTie = 6;  // ulps
-  constexpr std::size_t kMostApart = 2;
+  constexpr std::size_t kMostApart = 1;
   std::size_t compared = 0, apart_tokens = 0, routers = 0, near_ties = 0;
   for (const auto& path : expert_checkpoints()) {
     const std::vector<Golden> cases = golden_of(path);

@@ -29,8 +29,8 @@ void for_each_target(const std::function<void(const std::string&)>& body);
 bool dequantises(const LinearArgs& args);
 // Products of equal families give a row the same bits.
 int product_family(const LinearArgs& args);
-// How much of a row's result attention may be off by, beside its last rounding, relative to the sum
-// of its terms' sizes.
-double attention_error(const AttentionArgs& args);
+// How much of a row's result attention may be off by beside its roundings, relative to the sum of its
+// terms' sizes.
+double attention_error();
 
 }  // namespace sluice::test

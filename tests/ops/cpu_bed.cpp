@@ -43,6 +43,6 @@ bool dequantises(const LinearArgs&) { return false; }
 int product_family(const LinearArgs&) { return 0; }
 
 // Scores up to about 10 err by a few units of 2^-24 of themselves, and so do the weights.
-double attention_error(const AttentionArgs&) { return 0x1p-24 * 64; }
+double attention_error() { return 0x1p-24 * 64; }
 
 }  // namespace sluice::test
