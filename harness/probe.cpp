@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -26,7 +27,10 @@ constexpr std::uint64_t kLargeBytes = 256 * kMiB;
 // A matrix as a large model has it.
 constexpr std::uint32_t kSide = 4096;
 constexpr std::uint32_t kMedium = 1024;
+// The least side of a matrix as a small model has it, and how long a product with such a one lasts at
+// most where it may be larger.
 constexpr std::uint32_t kSmall = 512;
+constexpr double kSmallNs = 20e3;
 // Operations of a launch queue: what the host enqueues without waiting.
 constexpr std::uint32_t kQueued = 256;
 constexpr double kQueuedNs = 2e6;
@@ -86,9 +90,9 @@ class Prober {
     return curve;
   }
 
-  // Bytes that operations read in a nanosecond, and what each costs beside: products of one row, each
-  // behind an operation that reads nothing to speak of. Large ones are nearly all reading; small ones
-  // are what a layer of a small model is made of.
+  // Bytes that operations read in a nanosecond, and what each costs beside: products of one row. Large
+  // ones are nearly all reading; small ones, one behind the other as in a pass, are what a layer of a
+  // small model is made of.
   struct Operations {
     double memory_gbps = 0, op_ns = 0;
   };
@@ -104,9 +108,18 @@ class Prober {
     // any cost of an operation can hide.
     const double ns_per_byte =
         std::max(whole_ns - half_ns, whole_ns / 4) / (static_cast<double>(large_) / 2);
-    const double small_ns = best_queued([&] { products(kSmall, kQueued / 2 * bytes_of(kSmall)); });
-    const double small_bytes = kQueued / 2.0 * static_cast<double>(bytes_of(kSmall));
-    return {1 / ns_per_byte, std::max(0.0, (small_ns - small_bytes * ns_per_byte) / kQueued)};
+    std::uint32_t side = kSmall;
+    while (side < kSide && static_cast<double>(bytes_of(2 * side)) * ns_per_byte < kSmallNs)
+      side *= 2;
+    const std::uint64_t bytes = bytes_of(side), count = large_ / bytes;
+    const std::unique_ptr<Repeated> pass = device_.make_repeated(compute_);
+    const double small_ns = best_queued([&] {
+      pass->run([&] {
+        for (std::uint64_t i = 0; i < count; ++i) product(1, side, side, i * bytes);
+      });
+    });
+    return {1 / ns_per_byte, std::max(0.0, small_ns / static_cast<double>(count) -
+                                               static_cast<double>(bytes) * ns_per_byte)};
   }
 
   double matrix_tflops() {
