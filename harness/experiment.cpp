@@ -104,7 +104,7 @@ std::optional<SyntheticRoutingParams> make_routing(const Settings& settings) {
   if (!settings.find("model.routing.zipf")) return std::nullopt;
   const auto real = [&](const char* key) { return settings.value(key).get<double>(); };
   return SyntheticRoutingParams{real("model.routing.zipf"), real("model.routing.stickiness"),
-                                real("model.routing.recency"),
+                                real("model.routing.recency"), real("model.routing.foresight"),
                                 settings.value("model.routing.seed").get<std::uint64_t>()};
 }
 

@@ -22,7 +22,9 @@ class PhaseMeter final : public ILayerProvider {
       : inner_(inner), first_unit_(first_unit), seen_(inner.counters()) {}
 
   Lease acquire(const Step& step) override;
+  std::uint32_t wanted_guesses(const Step& step) override { return inner_.wanted_guesses(step); }
   void routed(std::span<const UnitId> units) override { inner_.routed(units); }
+  std::optional<Weights> kept(UnitId unit) const override { return inner_.kept(unit); }
   std::uint32_t capacity(UnitKind kind) const override { return inner_.capacity(kind); }
   const Counters& counters() const override { return inner_.counters(); }
   bool is_fixed() const override { return inner_.is_fixed(); }

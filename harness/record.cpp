@@ -56,8 +56,9 @@ Json plugin_info(const PreparedCell& cell) {
 Json routing_info(const PreparedCell& cell) {
   if (cell.model->source.config.experts.count == 0) return nullptr;
   if (const auto& synthetic = cell.experiment.routing)
-    return fmt::format("synthetic: zipf {}, stickiness {}, recency {}, seed {}", synthetic->zipf,
-                       synthetic->stickiness, synthetic->recency, synthetic->seed);
+    return fmt::format("synthetic: zipf {}, stickiness {}, recency {}, foresight {}, seed {}",
+                       synthetic->zipf, synthetic->stickiness, synthetic->recency,
+                       synthetic->foresight, synthetic->seed);
   return cell.experiment.device.kind == DeviceKind::sim ? "uniform" : "the router's";
 }
 

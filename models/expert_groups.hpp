@@ -29,4 +29,12 @@ inline std::vector<UnitId> first_experts(const ModelView& view) {
   return out;
 }
 
+// By layer: the unit that has its router, if there is one.
+inline std::vector<UnitId> attention_units(const ModelView& view) {
+  std::vector<UnitId> out(static_cast<std::size_t>(view.layers), kNoUnit);
+  for (const UnitInfo& unit : view.units)
+    if (unit.kind == UnitKind::attention) out[static_cast<std::size_t>(unit.layer)] = unit.id;
+  return out;
+}
+
 }  // namespace sluice

@@ -35,6 +35,7 @@ ExpertLayers::ExpertLayers(Ops& ops, const ModelConfig& config, const WeightStor
       layers_(layers),
       walk_(walk),
       router_(ops, config, type, limits, work, passes_ahead, hooks),
+      foresight_(ops, config, weights.view(), type, limits, work, layers),
       tables_(ops, work.expert_slabs, size(config.layers), size(config.experts.count)),
       pair_uploads_(ops, 2,
                     std::uint64_t{prefill_rows(limits)} * size(config.experts.per_token) *
@@ -71,7 +72,7 @@ void ExpertLayers::fill_tables(ILayerProvider& provider) {
   }
 }
 
-void ExpertLayers::route(const ILayerProvider& provider, const Step& step, const Weights& slab,
+void ExpertLayers::route(ILayerProvider& provider, const Step& step, const Weights& slab,
                          std::span<const RowBlock> blocks, std::int32_t layer) {
   layer_ = layer;
   router_step_ = step.index;
@@ -82,6 +83,7 @@ void ExpertLayers::route(const ILayerProvider& provider, const Step& step, const
     layers_.router(step.needs[0], slab, block, work_.expert_rows + block.first * row_bytes);
     router_.choose(layer_, block.first, block.rows.count, for_host);
   }
+  if (decodes() && !provider.is_fixed()) foresight_.look(provider, step, blocks[0], layer_);
 }
 
 void ExpertLayers::run(ILayerProvider& provider, std::size_t place,
@@ -108,6 +110,8 @@ void ExpertLayers::decode(ILayerProvider& provider, std::size_t place) {
                compute_here_first(lease, group);
              });
   combine();
+  // Behind all that this layer needs: a guess gets in the way of nothing.
+  foresight_.tell(provider, router_);
 }
 
 void ExpertLayers::decode_fixed(const ILayerProvider& provider) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/expert_tables.hpp"
+#include "models/foresight.hpp"
 #include "models/layer_ops.hpp"
 #include "models/pair_lists.hpp"
 #include "models/router.hpp"
@@ -31,7 +32,7 @@ class ExpertLayers {
 
   // Routes the blocks behind the attention of `layer`, which has experts. The lease of that step, of
   // its attention, is open.
-  void route(const ILayerProvider& provider, const Step& step, const Weights& slab,
+  void route(ILayerProvider& provider, const Step& step, const Weights& slab,
              std::span<const RowBlock> blocks, std::int32_t layer);
   // Adds the experts' results to the blocks' hidden states. No lease is open; `place` is that of the
   // attention in the walk.
@@ -62,6 +63,7 @@ class ExpertLayers {
   LayerOps& layers_;
   Walk& walk_;
   Router router_;
+  Foresight foresight_;
   ExpertTables tables_;
   Uploader pair_uploads_;
   std::vector<UnitId> first_experts_;             // by layer

@@ -99,6 +99,17 @@ std::span<const std::int32_t> Router::foreseen(std::int32_t layer) const {
   return std::span(given_ids_).subspan(given_at(layer), pairs());
 }
 
+void Router::foresee(std::int32_t layer, std::uint32_t count, std::span<std::int32_t> ids) {
+  const std::span<const std::int32_t> chosen = foreseen(layer);
+  const auto experts = static_cast<std::uint32_t>(config_.experts.count);
+  std::size_t row = 0;
+  for (const RowsOf& some : rows_)
+    for (std::uint32_t i = 0; i < some.count; ++i, ++row)
+      given_->foresee({some.sequence, some.position + i, layer, experts},
+                      chosen.subspan(row * per_token_, per_token_),
+                      ids.subspan(row * count, count));
+}
+
 std::span<const std::int32_t> Router::chosen(std::uint64_t step, std::int32_t layer) {
   IDevice& device = ops_.device();
   device.sync(device.record(ops_.stream()));

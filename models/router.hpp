@@ -40,6 +40,10 @@ class Router {
   std::span<const std::int32_t> foreseen(std::int32_t layer) const;
 
   bool has_sink() const { return sink_ != nullptr; }
+  bool is_given() const { return given_ != nullptr; }
+  // Where it is, in a decode pass: guesses at the choice of a later layer, best first in each row of
+  // `ids`, [rows, count].
+  void foresee(std::int32_t layer, std::uint32_t count, std::span<std::int32_t> ids);
 
  private:
   std::size_t pairs() const { return owners_.size() * per_token_; }

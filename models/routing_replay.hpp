@@ -20,22 +20,32 @@ class RoutingReplay {
   // groups of the decoder, and the head. `last`: none follows. What it changed in the book of the
   // provider; hits and misses are those of experts alone.
   //
+  // A policy that wants guesses at the next layer's experts is told of those that it will need, the first
+  // ones of the record: there are no hidden states to guess from, so what comes of it is the best that
+  // guesses can do.
+  //
   // The experts of several tokens are needed in ascending order, those of a single one in the order of
   // the record.
   Counters pass(ILayerProvider& provider, const RoutedPass& pass, bool last);
 
+  // Whether any guess was told.
+  bool has_guessed() const { return has_guessed_; }
   // What was needed together, so far.
   const std::vector<NeededTogether>& needed() const { return needed_; }
 
  private:
+  UnitId first_expert(const RoutedLayer& layer) const;
   std::vector<UnitId> experts_of(const RoutedLayer& layer) const;
+  std::vector<UnitId> guesses_at(const RoutedLayer& layer, std::uint32_t wanted) const;
 
   ModelView view_;
   std::size_t per_token_;
   std::vector<UnitId> first_experts_;  // by layer; kNoUnit: it has none
+  std::vector<UnitId> routers_;        // by layer
   UnitId head_ = kNoUnit;
   Walk walk_;
   std::vector<NeededTogether> needed_;
+  bool has_guessed_ = false;
 };
 
 }  // namespace sluice

@@ -33,11 +33,12 @@ SyntheticRouting::SyntheticRouting(std::int32_t layers, std::int32_t experts,
                                    const SyntheticRoutingParams& params)
     : experts_(experts), params_(params) {
   const auto is_probability = [](double p) { return p >= 0 && p <= 1; };
-  if (!is_probability(params.stickiness) || !is_probability(params.recency) || !(params.zipf >= 0))
+  if (!is_probability(params.stickiness) || !is_probability(params.recency) ||
+      !is_probability(params.foresight) || !(params.zipf >= 0))
     throw Error(
-        "routing of zipf {}, stickiness {}, recency {}: the first is not from 0 on, or one of "
-        "the others not from 0 to 1",
-        params.zipf, params.stickiness, params.recency);
+        "routing of zipf {}, stickiness {}, recency {}, foresight {}: the first is not from 0 on, "
+        "or one of the others not from 0 to 1",
+        params.zipf, params.stickiness, params.recency, params.foresight);
   const auto count = static_cast<std::size_t>(experts);
   popularity_ = cumulated(
       count, [&](std::size_t i) { return std::pow(static_cast<double>(i + 1), -params.zipf); });
@@ -53,6 +54,14 @@ SyntheticRouting::SyntheticRouting(std::int32_t layers, std::int32_t experts,
       std::swap(order[i - 1],
                 order[static_cast<std::size_t>(uniform(seed, i) * static_cast<double>(i))]);
   }
+}
+
+// Of all random numbers about a token in a layer, for one purpose.
+std::uint64_t SyntheticRouting::seed_of(std::uint64_t purpose, std::uint32_t sequence,
+                                        std::uint32_t position, std::int32_t layer) const {
+  const std::uint64_t sequences = histories_.at({sequence, layer}).sequences;
+  const std::uint64_t seed = chained(chained(chained(params_.seed, purpose), sequence), sequences);
+  return chained(chained(seed, static_cast<std::uint64_t>(layer)), position);
 }
 
 std::int32_t SyntheticRouting::draw(const History& history, std::int32_t layer, double kind,
@@ -71,9 +80,7 @@ void SyntheticRouting::choose(std::uint32_t sequence, std::uint32_t position, st
     throw Error("{} of {} experts are to be chosen", ids.size(), experts_);
   History& history = histories_[{sequence, layer}];
   if (position == 0) history = {.sequences = history.sequences + 1, .recent = {}, .last = 0};
-  std::uint64_t seed = chained(chained(params_.seed, 2), sequence);
-  seed = chained(chained(chained(seed, history.sequences), static_cast<std::uint64_t>(layer)),
-                 position);
+  const std::uint64_t seed = seed_of(2, sequence, position, layer);
   std::uint64_t drawn = 0;
   const auto random = [&] { return uniform(seed, drawn++); };
 
@@ -98,6 +105,19 @@ void SyntheticRouting::choose(std::uint32_t sequence, std::uint32_t position, st
   std::erase_if(recent, [&](std::int32_t e) { return std::ranges::binary_search(ids, e); });
   recent.insert(recent.end(), ids.begin(), ids.end());
   history.last = ids.size();
+}
+
+void SyntheticRouting::foresee(const RoutedToken& token, std::span<const std::int32_t> chosen,
+                               std::span<std::int32_t> ids) {
+  const History& history = histories_.at({token.sequence, token.layer});
+  const std::uint64_t seed = seed_of(3, token.sequence, token.position, token.layer);
+  std::uint64_t drawn = 0;
+  const auto random = [&] { return uniform(seed, drawn++); };
+  const auto other = [&] {
+    const double kind = random();
+    return draw(history, token.layer, kind, random());
+  };
+  mix_guesses(chosen, token.experts, params_.foresight, random, other, ids);
 }
 
 }  // namespace sluice

@@ -25,6 +25,7 @@ struct SyntheticRoutingParams {
   double zipf = 1.2;
   double stickiness = 0.25;
   double recency = 0.55;
+  double foresight = kForesight;  // how often a guess at a layer's choice is right; see foresee()
   std::uint64_t seed = 1;
 };
 
@@ -40,6 +41,10 @@ class SyntheticRouting final : public IRouting {
   void choose(std::uint32_t sequence, std::uint32_t position, std::int32_t layer,
               std::span<std::int32_t> ids) override;
 
+  // Guesses that are wrong are drawn as choices are: what a router errs towards is what it often takes.
+  void foresee(const RoutedToken& token, std::span<const std::int32_t> chosen,
+               std::span<std::int32_t> ids) override;
+
   // From here on the same calls give the same choices as they did from the start.
   void begin_run() { histories_.clear(); }
 
@@ -51,6 +56,8 @@ class SyntheticRouting final : public IRouting {
     std::size_t last = 0;              // how many of those are the last token's
   };
 
+  std::uint64_t seed_of(std::uint64_t purpose, std::uint32_t sequence, std::uint32_t position,
+                        std::int32_t layer) const;
   std::int32_t draw(const History& history, std::int32_t layer, double kind, double place) const;
 
   std::int32_t experts_;

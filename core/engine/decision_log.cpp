@@ -43,6 +43,10 @@ void DecisionLog::step(const Step& step) {
                    list_text(step.needs)));
 }
 
+void DecisionLog::wanted_guesses(std::uint32_t count) {
+  line(fmt::format(R"("guesses":{})", count));
+}
+
 void DecisionLog::routed(std::span<const UnitId> units) {
   line(fmt::format(R"("routed":{})", list_text(units)));
 }

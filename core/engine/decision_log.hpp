@@ -7,6 +7,7 @@
 //   {"step":0,"evicted":5,"for":2}                   null: it was dropped
 //   {"step":0,"wish":2,"answer":"accepted"}          after the evictions that it led to
 //   {"step":0,"drop":4,"refused":false}
+//   {"step":0,"guesses":2}                           so many were wanted
 //   {"step":0,"routed":[5,6]}
 //   {"step":0,"place":4,"at":"host","refused":true}
 #pragma once
@@ -29,6 +30,7 @@ class DecisionLog final : public DecisionSink {
   void transfer(UnitId unit, Transfer transfer) override;
   void layout(const Layout& layout) override;
   void step(const Step& step) override;
+  void wanted_guesses(std::uint32_t count) override;
   void routed(std::span<const UnitId> units) override;
   void wish(UnitId unit, Asked answer) override;
   void drop(UnitId unit, bool refused) override;

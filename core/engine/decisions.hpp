@@ -16,6 +16,7 @@ class DecisionSink {
   virtual void transfer(UnitId unit, Transfer transfer) = 0;  // of each unit but the embedding
   virtual void layout(const Layout& layout) = 0;
   virtual void step(const Step& step) = 0;
+  virtual void wanted_guesses(std::uint32_t count) = 0;  // behind the last step; never 0
   virtual void routed(std::span<const UnitId> units) = 0;
   virtual void wish(UnitId unit, Asked answer) = 0;
   virtual void drop(UnitId unit, bool refused) = 0;

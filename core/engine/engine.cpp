@@ -17,7 +17,9 @@ class Engine::Impl final : private Actions {
        std::string policy_name, const BudgetSpec& budget, const EngineOptions& options);
 
   void acquire(const Step& step);
+  std::uint32_t wanted_guesses(const Step& step);
   void routed(std::span<const UnitId> units);
+  std::optional<Weights> kept(UnitId unit) const;
   Weights use(std::size_t i);
   void close() noexcept;
   bool was_here(std::size_t i) const {
@@ -46,6 +48,7 @@ class Engine::Impl final : private Actions {
   bool make_room(UnitId unit, bool needed);
   SlotId load(UnitId unit);
   void prepare(UnitId unit, SlotId slot);
+  Weights weights_of(UnitId unit, const Slot& slot) const;
   void evict(UnitId unit, UnitId incoming);
   bool is_certain(UnitId unit) { return book_.is_open(unit) || soon_.place_of(unit) != kNever; }
   void rethrow_failure() const {
@@ -190,6 +193,16 @@ void Engine::Impl::acquire(const Step& step) {
   });
 }
 
+std::uint32_t Engine::Impl::wanted_guesses(const Step& step) {
+  rethrow_failure();
+  std::uint32_t count = 0;
+  or_fail([&] {
+    count = policy_.wanted_guesses(step);
+    if (count != 0) tell([&](DecisionSink& sink) { sink.wanted_guesses(count); });
+  });
+  return count;
+}
+
 void Engine::Impl::routed(std::span<const UnitId> units) {
   rethrow_failure();
   or_fail([&] {
@@ -227,9 +240,18 @@ Weights Engine::Impl::use(std::size_t i) {
     copier_.top_up();
   });
   book_.read(unit, step_.index);
+  return weights_of(unit, slots_[slot]);
+}
+
+Weights Engine::Impl::weights_of(UnitId unit, const Slot& slot) const {
   const Encoding resident = setup_.transfers[unit].resident;
-  const std::byte* data = slots_[slot].data;
-  return {data, range_of(data, view_.units[unit].size(resident)), resident};
+  return {slot.data, range_of(slot.data, view_.units[unit].size(resident)), resident};
+}
+
+// The host has waited for it when it was loaded.
+std::optional<Weights> Engine::Impl::kept(UnitId unit) const {
+  if (!book_.knows(unit) || !book_.is_kept(unit)) return std::nullopt;
+  return weights_of(unit, slots_[book_.slot_of(unit)]);
 }
 
 void Engine::Impl::close() noexcept {
@@ -371,7 +393,9 @@ Lease Engine::acquire(const Step& step) {
   return {*this, step};
 }
 
+std::uint32_t Engine::wanted_guesses(const Step& step) { return impl_->wanted_guesses(step); }
 void Engine::routed(std::span<const UnitId> units) { impl_->routed(units); }
+std::optional<Weights> Engine::kept(UnitId unit) const { return impl_->kept(unit); }
 std::uint32_t Engine::capacity(UnitKind kind) const { return impl_->capacity(kind); }
 bool Engine::is_fixed() const { return impl_->is_fixed(); }
 const Counters& Engine::counters() const { return impl_->counters(); }

@@ -55,7 +55,9 @@ class Engine final : public ILayerProvider {
   // comes out of order is an Error and changes nothing. Any other exception, a policy's among them,
   // ends the run: every later call throws it again.
   Lease acquire(const Step& step) override;
+  std::uint32_t wanted_guesses(const Step& step) override;
   void routed(std::span<const UnitId> units) override;
+  std::optional<Weights> kept(UnitId unit) const override;
   std::uint32_t capacity(UnitKind kind) const override;
   bool is_fixed() const override;
 

@@ -28,6 +28,9 @@ class GuardedPolicy {
   void before(const Step& step, Actions& actions) {
     call("before", [&] { policy_.before(step, actions); });
   }
+  std::uint32_t wanted_guesses(const Step& step) {
+    return call("wanted_guesses", [&] { return policy_.wanted_guesses(step); });
+  }
   void routed(std::span<const UnitId> units, Actions& actions) {
     call("routed", [&] { policy_.routed(units, actions); });
   }

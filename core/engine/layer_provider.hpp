@@ -1,6 +1,7 @@
 // What a forward pass sees of offloading: the weights of one step, readable while its lease is open.
 // Called from the one host thread that enqueues the pass.
 #pragma once
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -53,8 +54,14 @@ class ILayerProvider {
   // Gives every unit of `step.needs` a slot and issues its copy; the host does not wait for it, unless
   // the policy's layout is blocking. A step that cannot be is an Error and changes nothing.
   virtual Lease acquire(const Step& step) = 0;
+  // Of how many experts of the next layer, for each token, routed() is to be told behind `step`, which was
+  // acquired last and whose layer has a router.
+  virtual std::uint32_t wanted_guesses(const Step&) { return 0; }
   // A router's guess at later needs, best first; read during the call only. Nothing is promised.
   virtual void routed(std::span<const UnitId> units) = 0;
+  // The weights of a unit that lies on the device for good, readable at any time without a lease; none
+  // where it moves.
+  virtual std::optional<Weights> kept(UnitId) const { return std::nullopt; }
   // How many units of a kind one step may need. 0 for the embedding.
   virtual std::uint32_t capacity(UnitKind kind) const = 0;
   // Up to the last call; lives as long as the provider, and goes on counting.

@@ -113,6 +113,8 @@ void read_hook_line(const Line& line, Decisions& out) {
     hook.victims.push_back({line.unit_or_none("victim"), line.unit("for")});
   else if (line.has("place"))
     hook.on_host.push_back(line.unit("place"));
+  else if (line.has("guesses"))
+    hook.guesses = static_cast<std::uint32_t>(line.count("guesses", kMost32));
   else if (!line.has("evicted"))
     throw InputError("{}: this line is no decision", line.where("step"));
 }
@@ -151,6 +153,10 @@ void PlaybackPolicy::before(const Step& step, Actions& actions) {
         .tokens = step.tokens,
         .units = {step.needs.begin(), step.needs.end()}},
        actions);
+}
+
+std::uint32_t PlaybackPolicy::wanted_guesses(const Step&) {
+  return difference_.empty() && next_ != 0 ? decisions_.hooks[next_ - 1].guesses : 0;
 }
 
 void PlaybackPolicy::routed(std::span<const UnitId> units, Actions& actions) {

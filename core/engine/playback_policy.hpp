@@ -28,6 +28,7 @@ struct Decisions {
     std::vector<Act> acts{};
     std::deque<Victim> victims{};
     std::vector<UnitId> on_host{};  // what place() wanted there
+    std::uint32_t guesses = 0;      // what wanted_guesses() answered
   };
 
   std::vector<Transfer> transfers;  // index: UnitId
@@ -53,6 +54,7 @@ class PlaybackPolicy final : public IOffloadPolicy {
   Layout layout(const ModelView& model, const Budget& budget) override;
   Transfer transfer(const ModelView& model, const UnitInfo& unit) const override;
   void before(const Step& step, Actions& actions) override;
+  std::uint32_t wanted_guesses(const Step& step) override;
   void routed(std::span<const UnitId> units, Actions& actions) override;
   UnitId victim(const UnitInfo& incoming, const Candidates& candidates) override;
   Place place(const UnitInfo& unit, const Step& step) override;

@@ -47,6 +47,7 @@ class SlotArena {
             std::span<const std::uint64_t> head_bytes);
 
   Slot& operator[](SlotId slot) { return slots_[slot]; }
+  const Slot& operator[](SlotId slot) const { return slots_[slot]; }
   std::size_t size() const { return slots_.size(); }
   // The heads' slots are [first_head(), size()), in the order of their ids.
   SlotId first_head() const { return first_head_; }

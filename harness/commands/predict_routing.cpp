@@ -131,6 +131,10 @@ class Replayer {
       if (!prefill) ++out.passes;
     }
     device_->sync(device_->record(compute));
+    if (replay.has_guessed())
+      out.notes.emplace_back(
+          "its guesses at the next layer are the recorded choices, so that this is the most that "
+          "guessing can give");
     out.best = best_possible(replay.needed(), out.slots);
     return out;
   }

@@ -68,6 +68,10 @@ TEST_CASE("whatever the layout says a budget of experts keeps every other kind")
   CHECK(engine.shape().rotating[UnitKind::expert] == 2);
   // Kept units take nothing of what rotates.
   walker.step(engine, {2, 3, 4, 5, 1, 10, 19});
+  // They can be read without a lease, what moves cannot.
+  CHECK(engine.kept(10)->range.size == 1024);
+  CHECK(engine.kept(3).has_value());
+  for (const UnitId unit : {0u, 4u, 100u}) CHECK_FALSE(engine.kept(unit).has_value());
   const std::vector<UnitId> three{4, 5, 6};
   CHECK_THROWS_AS(engine.acquire({.index = 1, .needs = three}), Error);
   CHECK(walker.wrong_reads() == 0);

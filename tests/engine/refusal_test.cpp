@@ -141,7 +141,8 @@ TEST_CASE("what arrives can become native and nothing else") {
 
 TEST_CASE("an exception from any hook ends the run under the policy's name") {
   struct NotAnException {};
-  for (const std::string hook : {"layout", "transfer", "before", "routed", "victim", "place"})
+  for (const std::string hook :
+       {"layout", "transfer", "before", "wanted_guesses", "routed", "victim", "place"})
     for (const bool standard : {true, false}) {
       CAPTURE(hook, standard);
       Rig rig;
@@ -164,6 +165,11 @@ TEST_CASE("an exception from any hook ends the run under the policy's name") {
         p.on_before = [=](const Step& step, Actions&) {
           if (step.index == 5) boom();
         };
+      if (hook == "wanted_guesses")
+        p.on_wanted_guesses = [=](auto&&...) {
+          boom();
+          return 0u;
+        };
       if (hook == "routed") p.on_routed = [=](auto&&...) { boom(); };
       if (hook == "victim")
         p.on_victim = [=](auto&&...) {
@@ -185,6 +191,7 @@ TEST_CASE("an exception from any hook ends the run under the policy's name") {
           Engine engine = rig.engine(LayerBudget{2});
           CHECK(message([&] {
                   const std::vector<UnitId> hints{3};
+                  if (hook == "wanted_guesses") engine.wanted_guesses({});
                   if (hook == "routed") engine.routed(hints);
                   rig.walker.run(engine, 2);
                 }) == expected);

@@ -118,6 +118,7 @@ void Walker::experts(ILayerProvider& provider, std::uint64_t token, std::int32_t
   std::shuffle(all.begin(), all.end(), rng);
   all.resize(static_cast<std::size_t>(view_.experts_per_token));
   if (hints) {
+    static_cast<void>(provider.wanted_guesses({.index = next_index - 1}));
     std::vector<UnitId> guess(all);
     for (UnitId& unit : guess)
       if (rng() % 2) unit = static_cast<UnitId>(rng() % view_.units.size());

@@ -152,6 +152,7 @@ class ScriptedPolicy : public IOffloadPolicy {
   std::function<Layout(const ModelView&, const Budget&)> on_layout;
   std::function<Transfer(const UnitInfo&)> on_transfer;
   std::function<void(const Step&, Actions&)> on_before;
+  std::function<std::uint32_t(const Step&)> on_wanted_guesses;
   std::function<void(std::span<const UnitId>, Actions&)> on_routed;
   std::function<UnitId(const UnitInfo&, const Candidates&)> on_victim;
   std::function<Place(const UnitInfo&, const Step&)> on_place;
@@ -164,6 +165,9 @@ class ScriptedPolicy : public IOffloadPolicy {
   }
   void before(const Step& step, Actions& actions) override {
     if (on_before) on_before(step, actions);
+  }
+  std::uint32_t wanted_guesses(const Step& step) override {
+    return on_wanted_guesses ? on_wanted_guesses(step) : 0;
   }
   void routed(std::span<const UnitId> units, Actions& actions) override {
     if (on_routed) on_routed(units, actions);

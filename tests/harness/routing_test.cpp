@@ -35,6 +35,7 @@ TEST_CASE("a profiled run replays to its own figures") {
   CHECK(record["valid"] == true);
   CHECK_THAT(record["context"]["routing"].get<std::string>(), StartsWith("synthetic: zipf 1.2"));
   CHECK(record["inputs"]["model"]["routing"]["stickiness"] == 0.25);
+  CHECK(record["inputs"]["model"]["routing"]["foresight"] == 0.886);
 
   const Finished replay = run_sluice({"predict", yaml, "--routing", routing, "--json"});
   INFO(replay.err);
@@ -52,6 +53,20 @@ TEST_CASE("a profiled run replays to its own figures") {
   }
   for (const Json& one : all)
     CHECK(one["decode"]["hits"].get<double>() <= one["decode"]["best_hits"].get<double>());
+}
+
+TEST_CASE("a replay with guesses says that they are the best there can be") {
+  const Finished run =
+      run_sluice({"predict", "--routing", kTrace, "--policy", "expert_lru,expert_prefetch",
+                  "--expert-slots", "600", "--json"});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const Json all = Json::parse(run.out);
+  REQUIRE(all.size() == 2);
+  CHECK(all[0]["notes"].empty());
+  CHECK_THAT(all[1]["notes"][0].get<std::string>(), Contains("guesses at the next layer"));
+  CHECK(all[1]["decode"]["hits"] > all[0]["decode"]["hits"]);
+  CHECK(all[1]["decode"]["wasted"] == 0);
 }
 
 TEST_CASE("routing is replayed without an experiment, through lists of policies and slots") {

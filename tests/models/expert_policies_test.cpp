@@ -1,12 +1,11 @@
 // Models with experts: whatever of them is cached and wherever it is read, tokens and logits are those of
 // the run with everything resident, bit by bit.
 #include <array>
-#include <map>
 
-#include "core/device/device_decorator.hpp"
 #include "core/engine/engine.hpp"
 #include "core/engine/mapped_provider.hpp"
 #include "tests/catch.hpp"
+#include "tests/models/counting_device.hpp"
 #include "tests/models/expert_runs.hpp"
 
 namespace sluice::test {
@@ -58,21 +57,6 @@ TEST_CASE("experts read where they lie in the host's memory give the resident ru
   CHECK(generate(rig, mapped, expert_requests(rig), 4) ==
         resident_output(rig, 4, [](const UnitInfo&) { return Transfer{}; }));
 }
-
-// Counts operations by name.
-class CountingDevice final : public DeviceDecorator<IDevice> {
- public:
-  explicit CountingDevice(std::unique_ptr<IDevice> below)
-      : DeviceDecorator(*below), owned_(std::move(below)) {}
-  void enqueue(StreamId stream, const Op& op, const Body& body) override {
-    ++count[op.name];
-    below_.enqueue(stream, op, body);
-  }
-  std::map<std::string, std::uint64_t> count;
-
- private:
-  std::unique_ptr<IDevice> owned_;
-};
 
 TEST_CASE("a step whose experts are all here is one operation and moves no table", "[experts]") {
   auto made = std::make_unique<CountingDevice>(make_test_device());

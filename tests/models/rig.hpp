@@ -48,6 +48,9 @@ class ModelRig {
   explicit ModelRig(const std::filesystem::path& checkpoint, std::optional<DType> dtype = {},
                     std::unique_ptr<IDevice> device = make_test_device(),
                     std::optional<std::uint64_t> pinned_limit = {}, Stored stored = Stored::native);
+  explicit ModelRig(ModelSource source, std::optional<DType> dtype = {},
+                    std::unique_ptr<IDevice> device = make_test_device(),
+                    std::optional<std::uint64_t> pinned_limit = {}, Stored stored = Stored::native);
   // Of the shape configs/models/NAME.json, its own type.
   ModelRig(const SyntheticLocation& shape, std::unique_ptr<IDevice> device);
 
@@ -60,9 +63,6 @@ class ModelRig {
   std::unique_ptr<Decoder> decoder(const DecoderLimits& limits, const RoutingHooks& routing = {});
 
  private:
-  ModelRig(ModelSource source, std::optional<DType> dtype, std::unique_ptr<IDevice> device,
-           std::optional<std::uint64_t> pinned_limit, Stored stored);
-
   ModelSource source_;
   DType dtype_;
   std::unique_ptr<IDevice> device_;

@@ -93,6 +93,9 @@ class Run {
     }
     return hits;
   }
+  std::uint32_t wanted_guesses() {
+    return engine_.wanted_guesses({.index = index_ - 1, .phase = Phase::decode});
+  }
   Engine& engine() { return engine_; }
 
  private:
@@ -279,7 +282,9 @@ TEST_CASE("expert_prefetch brings what is foreseen, and stops where nothing come
   const std::uint32_t seed = std::random_device{}();
   CAPTURE(seed);
   enum class Hints { none, right, wrong };
+  int asked = 0;  // in so many of 1000 layers for guesses
   const auto book_with = [&](Hints hints) {
+    asked = 0;
     Run run(policy_named("expert_prefetch"), 60);
     Routing routing(seed);
     std::mt19937 random(seed);
@@ -290,18 +295,21 @@ TEST_CASE("expert_prefetch brings what is foreseen, and stops where nothing come
         std::vector<UnitId> foreseen = chosen;
         for (UnitId& unit : foreseen)
           if (hints == Hints::wrong) unit = expert(layer, static_cast<std::int32_t>(random() % 24));
-        if (hints != Hints::none) run.engine().routed(foreseen);
+        if (hints != Hints::none && run.wanted_guesses() != 0) run.engine().routed(foreseen);
+        asked += run.wanted_guesses() != 0 ? 1 : 0;
         run.step(chosen);
       }
     return run.engine().counters();
   };
   const Counters none = book_with(Hints::none), right = book_with(Hints::right);
+  CHECK(asked == 1000);
   CHECK(right.misses == 0);
   CHECK(right.loads <= none.loads + none.loads / 10);
   CHECK(right.wasted == 0);
   const Counters wrong = book_with(Hints::wrong);
   CHECK(wrong.wasted > 0);
   CHECK(wrong.wasted < 600);  // of up to 4000
+  CHECK(asked < 300);
   CHECK(wrong.refused == 0);
 }
 

@@ -89,7 +89,7 @@ TEST_CASE("libraries that are no plugins of this Sluice are refused") {
   CHECK(refusal(test_plugin("two_descriptors")) ==
         "has more than one descriptor; a library holds one policy");
   CHECK(refusal(test_plugin("other_abi")) ==
-        "made for plugin ABI 7, this Sluice has ABI 3" + kHeaders);
+        "made for plugin ABI 7, this Sluice has ABI 4" + kHeaders);
   CHECK(refusal(test_plugin("other_bytes")) ==
         "its descriptor has 8 bytes, this Sluice's has 56" + kHeaders);
   CHECK(refusal(test_plugin("other_compiler")) ==

@@ -126,7 +126,7 @@ class ExpertCache : public RingPolicy {
     passing_ = false;
     guesses_ = units;
     for (const UnitId unit : units) {
-      if (actions.prefetch(unit) != Asked::accepted) continue;
+      if (!is_expert(unit) || actions.prefetch(unit) != Asked::accepted) continue;
       enter(unit);
       brought(unit);
     }

@@ -10,7 +10,7 @@
 namespace sluice {
 
 // Raised with every change of what a plugin sees: one made for another is refused.
-inline constexpr std::uint32_t kAbiVersion = 3;
+inline constexpr std::uint32_t kAbiVersion = 4;
 
 #define SLUICE_DETAIL_TEXT2(x) #x
 #define SLUICE_DETAIL_TEXT(x) SLUICE_DETAIL_TEXT2(x)

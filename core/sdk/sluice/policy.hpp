@@ -140,8 +140,16 @@ class IOffloadPolicy {
     static_cast<void>(step);
     static_cast<void>(actions);
   }
-  // A router has named units that a later step is likely to need, best first. The decoder does not call
-  // it yet; without experts nobody will.
+  // Of how many experts, for each token, routed() is to be told behind `step`, whose layer has a router
+  // and which decodes. 0: of none, and nothing is computed for it. Asked once, behind before().
+  virtual std::uint32_t wanted_guesses(const Step& step) {
+    static_cast<void>(step);
+    return 0;
+  }
+  // The router of the next layer that has experts, shown the hidden states of this one, names those that
+  // it is likely to choose: each token's best, then each one's second, every expert once. Called behind
+  // the step of this layer's experts if wanted_guesses() asked for it, and if that router lies on the
+  // device for good, as all do under a budget of expert slots.
   virtual void routed(std::span<const UnitId> units, Actions& actions) {
     static_cast<void>(units);
     static_cast<void>(actions);
