@@ -313,6 +313,19 @@ TEST_CASE("expert_prefetch brings what is foreseen, and stops where nothing come
   CHECK(wrong.refused == 0);
 }
 
+TEST_CASE("a guess that was wrong goes before what was needed") {
+  Run run(policy_named("expert_prefetch", {{"scope", "global"}}), 6);
+  run.step({expert(1, 0), expert(1, 1), expert(1, 2), expert(1, 3)});
+  const std::vector<UnitId> wrong{expert(1, 5)};
+  run.engine().routed(wrong);
+  run.step({expert(1, 0)});
+  run.step({expert(1, 6)});
+  CHECK(run.engine().counters().wasted == 0);
+  run.step({expert(1, 7)});  // finds no free slot
+  CHECK(run.engine().counters().wasted == 1);
+  CHECK(run.step({expert(1, 1), expert(1, 2), expert(1, 3)}) == 3);
+}
+
 TEST_CASE("expert_pinned keeps what its profile names most") {
   const ScratchDir dir;
   std::string text =
