@@ -79,11 +79,13 @@ void ExpertLayers::route(ILayerProvider& provider, const Step& step, const Weigh
   router_.begin_layer(layer_);
   const std::uint64_t row_bytes = size(config_.hidden) * size_of(type_);
   const bool for_host = !decodes() || !runs_alone(provider);
+  const bool looks =
+      decodes() && !provider.is_fixed() && foresight_.is_wanted(provider, step, layer_);
   for (const RowBlock& block : blocks) {
     layers_.router(step.needs[0], slab, block, work_.expert_rows + block.first * row_bytes);
-    router_.choose(layer_, block.first, block.rows.count, for_host);
+    router_.choose(layer_, block.first, block.rows.count, for_host, !looks);
   }
-  if (decodes() && !provider.is_fixed()) foresight_.look(provider, step, blocks[0], layer_);
+  if (looks) foresight_.look(blocks[0], router_.done());
 }
 
 void ExpertLayers::run(ILayerProvider& provider, std::size_t place,

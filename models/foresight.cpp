@@ -52,28 +52,33 @@ Foresight::Foresight(Ops& ops, const ModelConfig& config, const ModelView& view,
   }
 }
 
-void Foresight::look(ILayerProvider& provider, const Step& step, const RowBlock& block,
-                     std::int32_t layer) {
+bool Foresight::is_wanted(ILayerProvider& provider, const Step& step, std::int32_t layer) {
   layer_ = -1;
   const std::int32_t next = next_[static_cast<std::size_t>(layer)];
-  if (next < 0) return;
+  if (next < 0) return false;
   const std::uint32_t wanted = provider.wanted_guesses(step);
-  if (wanted == 0) return;
-  const UnitId unit = routers_[static_cast<std::size_t>(next)];
-  const std::optional<Weights> slab = provider.kept(unit);
-  if (!slab) return;
+  if (wanted == 0) return false;
+  const std::optional<Weights> slab = provider.kept(routers_[static_cast<std::size_t>(next)]);
+  if (!slab) return false;
   layer_ = next;
-  rows_ = block.rows.count;
+  slab_ = *slab;
   count_ =
       std::min({wanted, static_cast<std::uint32_t>(config_.experts.count), kMaxExpertsPerToken});
-  layers_.router(unit, *slab, block, work_.normed);
+  return true;
+}
+
+void Foresight::look(const RowBlock& block, const Router::Done& done) {
+  rows_ = block.rows.count;
+  layers_.router(routers_[static_cast<std::size_t>(layer_)], slab_, block, work_.normed);
   ops_.route({.scores = work_.scores,
               .type = type_,
               .rows = rows_,
               .experts = static_cast<std::uint32_t>(config_.experts.count),
               .per_token = count_,
               .ids = ids_.as<std::int32_t>(),
-              .weights = weights_.as<float>()});
+              .weights = weights_.as<float>(),
+              .done = done.words,
+              .done_value = done.value});
 }
 
 void Foresight::tell(ILayerProvider& provider, Router& router) {

@@ -21,9 +21,12 @@ class Foresight {
   Foresight(Ops& ops, const ModelConfig& config, const ModelView& view, DType type,
             const DecoderLimits& limits, const WorkspaceLayout& work, LayerOps& layers);
 
-  // Behind the router of `layer`, in the lease of its step: shows the rows of a decode pass to the next
-  // layer's router, if the provider's policy wants its guesses and the provider keeps that router.
-  void look(ILayerProvider& provider, const Step& step, const RowBlock& block, std::int32_t layer);
+  // In the lease of `step`, that of the router of `layer`: whether the provider's policy wants guesses, and
+  // the provider keeps the next layer's router.
+  bool is_wanted(ILayerProvider& provider, const Step& step, std::int32_t layer);
+  // Then, behind the router: shows the rows of a decode pass to the next one. `done` is set when the host
+  // can read what it says.
+  void look(const RowBlock& block, const Router::Done& done);
   // Tells the provider what came of look(). The host must have waited for the stream since then. Where
   // `router` has its choices given, the guesses are given, too.
   void tell(ILayerProvider& provider, Router& router);
@@ -38,8 +41,9 @@ class Foresight {
   std::vector<std::int32_t> next_;     // by layer: the next one with experts; -1: none
   std::vector<UnitId> routers_;        // by layer: the unit that has its router
   Buffer ids_, weights_;               // pinned, [S, kMaxExpertsPerToken]
-  // What was looked at last:
+  // What is looked at:
   std::int32_t layer_ = -1;  // whose router; -1: nothing
+  Weights slab_;             // that it lies in
   std::uint32_t rows_ = 0, count_ = 0;
 };
 

@@ -39,7 +39,10 @@ Router::Router(Ops& ops, const ModelConfig& config, DType type, const DecoderLim
       uploads_(ops, given_ ? passes_ahead + 2 : 1, given_ ? given_bytes(config, limits) : 1,
                "given experts"),
       pinned_ids_(ops.device(), Buffer::Where::pinned, pair_bytes(config, limits),
-                  "the chosen experts") {
+                  "the chosen experts"),
+      pinned_done_(ops.device(), Buffer::Where::pinned,
+                   std::uint64_t{prefill_rows(limits)} * sizeof(std::uint32_t),
+                   "whether experts are chosen") {
   static_assert(sizeof(float) == sizeof(std::int32_t));
   if (sink_)
     pinned_weights_ = Buffer(ops.device(), Buffer::Where::pinned, pair_bytes(config, limits),
@@ -62,6 +65,7 @@ void Router::begin(Phase phase, std::vector<RowsOf> rows) {
 }
 
 void Router::begin_layer(std::int32_t layer) {
+  ++done_value_;
   if (!given_ || phase_ == Phase::decode) return;
   draw(layer, given_ids_);
   uploads_.send(work_.given_ids, {std::as_bytes(std::span(given_ids_))});
@@ -78,7 +82,8 @@ std::size_t Router::given_at(std::int32_t layer) const {
   return phase_ == Phase::decode ? static_cast<std::size_t>(layer) * pairs() : 0;
 }
 
-void Router::choose(std::int32_t layer, std::uint32_t first, std::uint32_t count, bool for_host) {
+void Router::choose(std::int32_t layer, std::uint32_t first, std::uint32_t count, bool for_host,
+                    bool signals) {
   const std::size_t at = std::size_t{first} * per_token_;
   RouteArgs args{.scores = work_.scores,
                  .type = type_,
@@ -91,6 +96,10 @@ void Router::choose(std::int32_t layer, std::uint32_t first, std::uint32_t count
   args.weights = work_.expert_weights + at;
   if (for_host) args.host_ids = pinned_ids_.as<std::int32_t>() + at;
   if (for_host && sink_) args.host_weights = pinned_weights_.as<float>() + at;
+  if (for_host && signals) {
+    args.done = done().words + first;
+    args.done_value = done().value;
+  }
   ops_.route(args);
 }
 
@@ -112,7 +121,8 @@ void Router::foresee(std::int32_t layer, std::uint32_t count, std::span<std::int
 
 std::span<const std::int32_t> Router::chosen(std::uint64_t step, std::int32_t layer) {
   IDevice& device = ops_.device();
-  device.sync(device.record(ops_.stream()));
+  const auto rows = static_cast<std::uint32_t>(owners_.size());
+  device.await(ops_.stream(), {done().words, rows, done().value});
   const std::uint64_t bytes = pairs() * sizeof(std::int32_t);
   const std::array touched{range_of(pinned_ids_.data(), bytes),
                            range_of(pinned_weights_.data(), sink_ ? bytes : 0)};

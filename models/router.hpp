@@ -29,9 +29,16 @@ class Router {
   void begin(Phase phase, std::vector<RowsOf> rows);
   // A layer of it begins: what is given for a prefill is uploaded layer by layer.
   void begin_layer(std::int32_t layer);
+  // What the last operation before chosen() sets. It is the router's own where `signals`.
+  struct Done {
+    std::uint32_t* words = nullptr;  // one for each row of the pass
+    std::uint32_t value = 0;
+  };
+  Done done() const { return {pinned_done_.as<std::uint32_t>(), done_value_}; }
   // Chooses for `count` rows from `first` on, from the scores in the workspace. `for_host`: chosen() will
-  // be called.
-  void choose(std::int32_t layer, std::uint32_t first, std::uint32_t count, bool for_host);
+  // be called. `signals`: nothing else is enqueued before.
+  void choose(std::int32_t layer, std::uint32_t first, std::uint32_t count, bool for_host,
+              bool signals);
   // The choice for all rows of the pass, [rows, per_token], ascending in each row; `step` is that of the
   // router. The host waits for it, on devices that do not execute as well: there it takes the time
   // that it takes elsewhere. Valid until the next layer begins.
@@ -60,6 +67,8 @@ class Router {
   IRoutingSink* sink_;
   Uploader uploads_;
   Buffer pinned_ids_, pinned_weights_;  // [R, X] as in the workspace; the second for the sink
+  Buffer pinned_done_;                  // [R]
+  std::uint32_t done_value_ = 0;        // of the layer at hand
   Phase phase_ = Phase::prefill;
   std::vector<RowsOf> rows_;
   std::vector<std::uint32_t> owners_;    // by row: its sequence

@@ -75,6 +75,13 @@ class Audit final : public DeviceDecorator<AuditDevice> {
     known_to_host(event);
   }
 
+  // The signal is the last operation's: whoever has seen it has seen all that came before.
+  void await(StreamId stream, const Signal& signal) override {
+    const Event event = record(stream);
+    below_.await(stream, signal);
+    known_to_host(event);
+  }
+
   // An event that the host has seen to be reached orders as much as one it waited for.
   bool reached(Event event) override {
     if (event.position == 0) return below_.reached(event);

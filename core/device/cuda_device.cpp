@@ -116,6 +116,7 @@ class CudaDevice final : public IDevice {
   void sync(Event event) override {
     if (event.position != 0) at(event.stream).await(event.position);
   }
+  void await(StreamId stream, const Signal& signal) override { at(stream).await(signal); }
   bool reached(Event event) override {
     return event.position == 0 || at(event.stream).reached(event.position);
   }

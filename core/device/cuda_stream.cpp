@@ -71,6 +71,24 @@ void CudaStream::await(std::uint64_t position) {
   collect_marks();
 }
 
+void CudaStream::await(const Signal& signal) {
+  const auto is_set = [&] {
+    for (std::uint32_t i = 0; i < signal.count; ++i) {
+      // What the operation wrote before is seen as well.
+      if (__atomic_load_n(signal.words + i, __ATOMIC_ACQUIRE) != signal.value) return false;
+    }
+    return true;
+  };
+  constexpr int kLooks = 1 << 14;  // then the stream is asked whether it still runs
+  for (int look = 1; !is_set(); ++look) {
+    if (look % kLooks != 0) continue;
+    const cudaError_t status = cudaStreamQuery(stream_);
+    if (status == cudaErrorNotReady) continue;
+    SLUICE_CUDA_CHECK(status);
+    if (!is_set()) throw Error("a stream has ended without the signal that was waited for");
+  }
+}
+
 void CudaStream::begin() {
   if (keeps_times_) begin_timed(false);
 }

@@ -55,6 +55,9 @@ class CudaStream {
   cudaEvent_t event_at(std::uint64_t position);
   bool reached(std::uint64_t position);
   void await(std::uint64_t position);
+  // Watches the words, which takes microseconds less than waiting for an event. Throws where the stream
+  // fails, or has come to its end without them.
+  void await(const Signal& signal);
   // Makes this stream wait for `event`, null when that was reached before. A wait for weights is
   // timed.
   void wait(cudaEvent_t event, bool for_weights);

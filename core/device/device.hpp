@@ -53,6 +53,12 @@ struct MemoryUse {
 // Why a stream waits: time spent waiting for weights is the stall that a policy leaves exposed.
 enum class WaitFor : std::uint8_t { order, weights };
 
+// Words in pinned memory that an operation sets as its last act, each to `value`.
+struct Signal {
+  const std::uint32_t* words = nullptr;
+  std::uint32_t count = 0, value = 0;
+};
+
 // A sequence of operations on one stream that is enqueued again and again. Each run enqueues the
 // same operations with the same bodies, without events or waits between them: a device may keep them
 // from one run and put them on the stream in later ones without calling the bodies.
@@ -84,7 +90,13 @@ class IDevice {
   virtual Event record(StreamId stream) = 0;
   // Later work of `stream` waits for `event`, which may lie on any stream.
   virtual void wait(StreamId stream, Event event, WaitFor why = WaitFor::order) = 0;
-  virtual void sync(Event event) = 0;     // the host waits
+  virtual void sync(Event event) = 0;  // the host waits
+  // The host waits for everything that was enqueued on `stream`, whose last operation sets `signal` when all
+  // is written that the host reads of it: a device may watch the words instead of the stream.
+  virtual void await(StreamId stream, const Signal& signal) {
+    static_cast<void>(signal);
+    sync(record(stream));
+  }
   virtual bool reached(Event event) = 0;  // without waiting
   // The host itself is about to touch memory that operations touch; no effect but under audit.
   virtual void host(const Op& op) = 0;

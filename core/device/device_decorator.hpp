@@ -26,6 +26,7 @@ class DeviceDecorator : public Base {
   Event record(StreamId stream) override { return below_.record(stream); }
   void wait(StreamId stream, Event event, WaitFor why) override { below_.wait(stream, event, why); }
   void sync(Event event) override { below_.sync(event); }
+  void await(StreamId stream, const Signal& signal) override { below_.await(stream, signal); }
   bool reached(Event event) override { return below_.reached(event); }
   void host(const Op& op) override { below_.host(op); }
   std::uint64_t now_ns() override { return below_.now_ns(); }

@@ -124,12 +124,10 @@ class Trace final : public DeviceDecorator<TraceDevice> {
   }
 
   void sync(Event event) override {
-    const std::uint64_t begin = below_.now_ns();
-    below_.sync(event);
-    if (event.position != 0)
-      file_.span(kHostLine, "wait", "host", {begin, below_.now_ns()},
-                 fmt::format(R"("for":{})", as_json(tracks_.at(event.stream).name)));
-    collect();
+    waits_for(event.position != 0 ? event.stream : kHostLine, [&] { below_.sync(event); });
+  }
+  void await(StreamId stream, const Signal& signal) override {
+    waits_for(stream, [&] { below_.await(stream, signal); });
   }
 
  private:
@@ -145,6 +143,17 @@ class Trace final : public DeviceDecorator<TraceDevice> {
     std::string name = "host";
     std::deque<Expected> expected;
   };
+
+  // The host's line: nothing is to be waited for.
+  template <typename F>
+  void waits_for(StreamId stream, const F& wait) {
+    const std::uint64_t begin = below_.now_ns();
+    wait();
+    if (stream != kHostLine)
+      file_.span(kHostLine, "wait", "host", {begin, below_.now_ns()},
+                 fmt::format(R"("for":{})", as_json(tracks_.at(stream).name)));
+    collect();
+  }
 
   void expect(StreamId stream, const Op& op) {
     tracks_[stream].expected.push_back({op.name, op.unit, op.on, op.bytes, op.flops, kHostLine});

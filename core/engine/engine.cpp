@@ -68,7 +68,7 @@ class Engine::Impl final : private Actions {
   GuardedPolicy policy_;
   const ModelView view_;
   const Setup setup_;
-  const bool fixed_;  // nothing rotates: what is kept never moves, and its readers need no marks
+  const bool fixed_;  // nothing rotates
   SlotArena slots_;
   Book book_;
   SoonIndex soon_;
@@ -254,11 +254,14 @@ std::optional<Weights> Engine::Impl::kept(UnitId unit) const {
   return weights_of(unit, slots_[book_.slot_of(unit)]);
 }
 
+// What is kept never moves, and its readers need no marks.
 void Engine::Impl::close() noexcept {
   if (!open_) return;
   open_ = false;
   try {
-    const Event last_reader = fixed_ ? Event{} : device_.record(compute_);
+    const bool moves =
+        !std::ranges::all_of(step_.needs, [&](UnitId unit) { return book_.is_kept(unit); });
+    const Event last_reader = moves ? device_.record(compute_) : Event{};
     for (UnitId unit : step_.needs) {
       copier_.after_read(book_.slot_of(unit), last_reader);
       book_.close(unit);

@@ -66,6 +66,7 @@ void route_as(const RouteArgs& args) {
       weights[k] = hn::GetLane(rounded<T>(hn::Set(D(), values[ids[k]] / sum)));
     if (args.host_ids) std::copy_n(ids, args.per_token, args.host_ids + first);
     if (args.host_weights) std::copy_n(weights, args.per_token, args.host_weights + first);
+    if (args.done) __atomic_store_n(args.done + r, args.done_value, __ATOMIC_RELEASE);
   });
 }
 

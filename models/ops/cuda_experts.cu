@@ -79,12 +79,17 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp) route_kernel(const RouteAr
   int place = 0;
   for (int other = 0; other < chosen; ++other)
     place += __shfl_sync(kAllLanes, mine, other) < mine ? 1 : 0;
-  if (lane >= chosen) return;
-  const std::size_t at = std::size_t{row} * args.per_token + place;
-  args.ids[at] = mine;
-  args.weights[at] = rounded<T>(weight);
-  if (args.host_ids) args.host_ids[at] = mine;
-  if (args.host_weights) args.host_weights[at] = rounded<T>(weight);
+  if (lane < chosen) {
+    const std::size_t at = std::size_t{row} * args.per_token + place;
+    args.ids[at] = mine;
+    args.weights[at] = rounded<T>(weight);
+    if (args.host_ids) args.host_ids[at] = mine;
+    if (args.host_weights) args.host_weights[at] = rounded<T>(weight);
+  }
+  if (!args.done) return;
+  __threadfence_system();
+  __syncwarp();
+  if (lane == 0) *static_cast<volatile std::uint32_t*>(args.done + row) = args.done_value;
 }
 
 __global__ void place_experts_kernel(const PlaceExpertsArgs args) {

@@ -33,6 +33,9 @@ struct RouteArgs {
   // The same for the host, in pinned memory; null where it does not ask.
   std::int32_t* host_ids = nullptr;
   float* host_weights = nullptr;
+  // Pinned, too, [rows]: each becomes `done_value` once all else of its row is written; or null.
+  std::uint32_t* done = nullptr;
+  std::uint32_t done_value = 0;
 };
 
 // Experts of one layer, by id.

@@ -26,6 +26,7 @@ void Ops::route(const RouteArgs& args) {
   op.writes.add(args.weights, pairs * sizeof(float));
   if (args.host_ids) op.writes.add(args.host_ids, pairs * kIndexBytes);
   if (args.host_weights) op.writes.add(args.host_weights, pairs * sizeof(float));
+  if (args.done) op.writes.add(args.done, args.rows * sizeof(*args.done));
   op.bytes = scores * size_of(args.type) + pairs * (kIndexBytes + sizeof(float));
   op.flops = 4 * scores;
   op.put(device_, stream_,

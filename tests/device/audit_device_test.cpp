@@ -101,6 +101,18 @@ TEST_CASE("order is passed on through a third stream and through the host") {
   CHECK(rig.device->races().empty());
 }
 
+TEST_CASE("a signal that was waited for orders all that was enqueued before") {
+  Rig rig;
+  rig.write(rig.lane, kSlot);
+  rig.device->await(rig.lane, {});
+  rig.read(rig.compute, kSlot);
+  CHECK(rig.device->races().empty());
+  rig.write(rig.compute, kSlot);
+  rig.read(rig.lane, kSlot);
+  rig.device->await(rig.compute, {});
+  CHECK(rig.count(Race::Kind::read_after_write) == 1);
+}
+
 TEST_CASE("what the host touches is checked too") {
   Rig rig;
   rig.read(rig.lane, kSlot, "copy from the host's buffer");

@@ -92,6 +92,17 @@ TEST_CASE("an event is a value that stays reached") {
   CHECK(device->reached(late));
 }
 
+TEST_CASE("a signal stands for all of its stream") {
+  const auto device = make_cpu_device();
+  const StreamId stream = device->make_stream(Resource::compute, "compute");
+  std::uint32_t word = 0;
+  for (std::uint32_t value = 1; value <= 100; ++value) {
+    device->enqueue(stream, {.name = "set"}, [at = &word, value](NativeStream) { *at = value; });
+    device->await(stream, {&word, 1, value});
+    CHECK(word == value);
+  }
+}
+
 TEST_CASE("waits that have nothing to wait for") {
   const auto device = make_cpu_device();
   const StreamId stream = device->make_stream(Resource::compute, "compute");

@@ -1,6 +1,7 @@
 // The CUDA device: what the engine and the decoder rely on.
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -79,6 +80,24 @@ TEST_CASE("operations of the host run in order, and other streams wait for them"
   device->sync(copied);
   CHECK(device->reached(added));
   CHECK(*result.as<std::uint32_t>() == 12345);
+}
+
+TEST_CASE("a signal is seen when it is set, and missed where its stream ends without it", "[gpu]") {
+  const auto device = make_test_device();
+  const StreamId host = device->make_stream(Resource::host, "host");
+  const Buffer words(*device, Buffer::Where::pinned, 8, "words");
+  auto* const word = words.as<std::uint32_t>();
+  std::memset(word, 0, 8);
+  for (std::uint32_t value = 1; value <= 20; ++value) {
+    device->enqueue(host, {.name = "set", .on = Resource::host}, [word, value](NativeStream) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      word[1] = value + 1;
+      std::atomic_ref(word[0]).store(value, std::memory_order_release);
+    });
+    device->await(host, {word, 1, value});
+    CHECK(word[1] == value + 1);
+  }
+  CHECK_THROWS_AS(device->await(host, {word, 1, 99}), Error);
 }
 
 TEST_CASE("a wait for weights is counted as a stall and one for order is not", "[gpu]") {

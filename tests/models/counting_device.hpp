@@ -21,8 +21,12 @@ class CountingDevice final : public DeviceDecorator<IDevice> {
     ++syncs;
     below_.sync(event);
   }
+  void await(StreamId stream, const Signal& signal) override {
+    ++syncs;
+    below_.await(stream, signal);
+  }
   std::map<std::string, std::uint64_t> count;  // of operations, by name
-  std::uint64_t syncs = 0;
+  std::uint64_t syncs = 0;                     // waits of the host
 
  private:
   std::unique_ptr<IDevice> owned_;

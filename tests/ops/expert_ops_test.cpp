@@ -34,11 +34,12 @@ TEST_CASE("route declares what it touches", "[ops]") {
       args.weights = floats(rig);
       if (for_host) args.host_ids = rig.ints(std::vector<std::int32_t>(kPairs, -1));
       if (for_host) args.host_weights = floats(rig);
+      if (for_host) args.done = rig.ints(std::vector<std::uint32_t>(kRows, 0));
       rig.ops().route(args);
       rig.check();
       const Recorded& op = rig.device().last();
       CHECK(size_of(op.reads) == kRows * kExperts * 2 + (given ? kPairs * 4 : 0));
-      CHECK(size_of(op.writes) == (for_host ? 4 : 2) * kPairs * 4);
+      CHECK(size_of(op.writes) == (for_host ? 4 * kPairs + kRows : 2 * kPairs) * 4);
     }
   }
 }

@@ -15,14 +15,14 @@ namespace {
 using Floats = std::pmr::vector<float>;
 
 struct Routed {
-  Ints ids, host_ids;
+  Ints ids, host_ids, done;
   Floats weights, host_weights;
 };
 
 Routed route(const Tensor& scores, std::uint32_t rows, std::uint32_t per_token, bool normalise,
              const Ints* given = nullptr) {
   const std::size_t pairs = std::size_t{rows} * per_token;
-  Routed out{Ints(pairs), Ints(pairs), Floats(pairs), Floats(pairs)};
+  Routed out{Ints(pairs), Ints(pairs), Ints(rows), Floats(pairs), Floats(pairs)};
   run(&IKernels::route, RouteArgs{.scores = scores.data(),
                                   .type = scores.type(),
                                   .rows = rows,
@@ -33,7 +33,10 @@ Routed route(const Tensor& scores, std::uint32_t rows, std::uint32_t per_token, 
                                   .ids = out.ids.data(),
                                   .weights = out.weights.data(),
                                   .host_ids = out.host_ids.data(),
-                                  .host_weights = out.host_weights.data()});
+                                  .host_weights = out.host_weights.data(),
+                                  .done = reinterpret_cast<std::uint32_t*>(out.done.data()),
+                                  .done_value = 71});
+  CHECK(out.done == Ints(rows, 71));
   return out;
 }
 
