@@ -7,6 +7,7 @@
 #include "core/engine/book.hpp"
 #include "core/engine/copier.hpp"
 #include "core/engine/setup.hpp"
+#include "core/engine/step_check.hpp"
 #include "core/error.hpp"
 
 namespace sluice {
@@ -73,15 +74,14 @@ class Engine::Impl final : private Actions {
   Book book_;
   SoonIndex soon_;
   CandidateView candidates_;
+  StepCheck steps_;
   Copier copier_;  // after the slots: it drains before they are freed
   Counters counters_;
 
   bool open_ = false;
-  Step step_;                            // the open or the last one
-  bool began_ = false;                   // there was a step
-  PerKind<std::uint32_t> missing_;       // needed units of the open step that have no slot yet
-  std::vector<std::uint64_t> named_by_;  // index: UnitId; the check that saw it last
-  std::uint64_t checks_ = 0;
+  Step step_;                       // the open or the last one
+  bool began_ = false;              // there was a step
+  PerKind<std::uint32_t> missing_;  // needed units of the open step that have no slot yet
   bool wishes_allowed_ = false;
   std::exception_ptr failure_;  // ends the run
 };
@@ -102,8 +102,8 @@ Engine::Impl::Impl(IDevice& device, StreamId compute, const WeightStore& weights
       book_(view_.units, slots_),
       soon_(view_.units.size()),
       candidates_(book_, soon_),
-      copier_(device, compute, setup_, weights, options, slots_),
-      named_by_(view_.units.size(), 0) {
+      steps_(book_, view_),
+      copier_(device, compute, setup_, weights, options, slots_) {
   tell([&](DecisionSink& sink) {
     for (const UnitInfo& unit : view_.units)
       if (unit.kind != UnitKind::embedding) sink.transfer(unit.id, setup_.transfers[unit.id]);
@@ -142,24 +142,7 @@ void Engine::Impl::check(const Step& step) {
     throw Error("step {} is acquired while the lease of step {} is open", step.index, step_.index);
   if (began_ && step.index <= step_.index)
     throw Error("step {} is acquired after step {}; the index must grow", step.index, step_.index);
-  ++checks_;
-  PerKind<std::uint32_t> moving;
-  for (UnitId unit : step.needs) {
-    if (!book_.knows(unit))
-      throw Error("step {} needs unit {}; the model's units are 0 to {}", step.index, unit,
-                  view_.units.size() - 1);
-    const UnitInfo& info = view_.units[unit];
-    if (info.kind == UnitKind::embedding)
-      throw Error("step {} needs unit {}, the embedding, which stays on the host", step.index,
-                  unit);
-    if (std::exchange(named_by_[unit], checks_) == checks_)
-      throw Error("step {} needs unit {} twice", step.index, unit);
-    if (!book_.is_kept(unit)) ++moving[info.kind];
-  }
-  for (UnitKind kind : kStreamedKinds)
-    if (moving[kind] > shape().rotating[kind])
-      throw Error("step {} needs {} {} units that are not kept; {} rotating slots hold them",
-                  step.index, moving[kind], name_of(kind), shape().rotating[kind]);
+  steps_.check(step, shape().rotating);
 }
 
 void Engine::Impl::open(const Step& step) {
