@@ -7,7 +7,7 @@
 namespace sluice::test {
 namespace {
 
-std::vector<BudgetSpec> budgets_of(const ModelView& view) {
+std::vector<BudgetSpec> all_budgets_of(const ModelView& view) {
   const auto layers = static_cast<std::uint32_t>(view.layers);
   std::uint32_t experts = 0;
   for (const UnitInfo& unit : view.units) experts += unit.kind == UnitKind::expert;
@@ -25,7 +25,7 @@ void compare_all(ModelRig& rig, std::span<const PolicyCase> cases) {
       const PolicyPtr asked = policy_of(one);
       const Output expected = resident_output(
           rig, batch, [&](const UnitInfo& unit) { return asked->transfer(view, unit); });
-      const std::vector<BudgetSpec> budgets = budgets_of(view);
+      const std::vector<BudgetSpec> budgets = all_budgets_of(view);
       for (std::size_t at = 0; at < budgets.size(); ++at) {
         CAPTURE(one.name, one.depth, at, batch);
         const PolicyPtr policy = policy_of(one);

@@ -11,7 +11,7 @@
 namespace sluice::test {
 namespace {
 
-constexpr std::uint32_t kPrompt = 16, kNewTokens = 64;
+constexpr std::uint32_t kPrompt = 16, kDecoded = 64;
 
 struct Rates {
   double link_gbps, memory_gbps;
@@ -53,7 +53,7 @@ double token_ns(const ModelConfig& c, const Machine& machine, std::uint32_t budg
   const double layers = c.layers;
   const double streamed = budget >= layers ? 0 : layers - (budget - std::min(depth, budget));
   const double link = streamed * weights.layer / machine.h2d.peak_gbps();
-  const double positions = kPrompt + kNewTokens / 2.0;
+  const double positions = kPrompt + kDecoded / 2.0;
   const double read = layers * (weights.layer + 2 * 2 * c.kv_size() * positions) + weights.head;
   const double operations = 5 * layers + 4;
   const double compute =
@@ -65,12 +65,12 @@ double simulated_token_ns(ModelRig& rig, std::uint32_t budget, std::uint32_t dep
   const PolicyPtr policy = policy_of({"ring_prefetch", depth});
   Engine engine(rig.device(), rig.compute(), rig.weights(), *policy, "ring_prefetch",
                 LayerBudget{budget});
-  const auto decoder = rig.decoder({.context = kPrompt + kNewTokens});
+  const auto decoder = rig.decoder({.context = kPrompt + kDecoded});
   Generator generator(rig.device(), *decoder, engine, {});
   const GenerationRequest request =
-      greedy(made_up_prompt(kPrompt, 1, rig.config().vocab), kNewTokens);
+      greedy(made_up_prompt(kPrompt, 1, rig.config().vocab), kDecoded);
   const GenerationResult result = generator.run({&request, 1}, 1).front();
-  return static_cast<double>(result.total_ns - result.first_token_ns) / (kNewTokens - 1);
+  return static_cast<double>(result.total_ns - result.first_token_ns) / (kDecoded - 1);
 }
 
 }  // namespace
