@@ -130,6 +130,12 @@ __device__ inline float block_sum(float x) {
   return total;
 }
 
+// A barrier for the first kThreads of a block, which may have more.
+template <int kThreads>
+__device__ inline void sync_first() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+}
+
 // Programmatic dependent launch (sm_90 and later): a kernel may begin before the one ahead of it has
 // ended, and reads what that one wrote after wait_for_previous() only; weights it may read at once.
 //

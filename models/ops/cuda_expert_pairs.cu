@@ -4,6 +4,7 @@
 #include "models/ops/cuda_common.cuh"
 #include "models/ops/cuda_few_rows.cuh"
 #include "models/ops/cuda_launchers.hpp"
+#include "models/ops/cuda_register_rows.cuh"
 #include "models/ops/cuda_weight_rows.cuh"
 
 namespace sluice {
@@ -90,7 +91,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, kBlocks)
   constexpr int kStride = kWarps * kPieces * Pieces::kSpan;
   constexpr int kRound = round_weights<Format>(kWarps, kUnroll);
   constexpr std::uint32_t kWidth = kGated ? 8 : kGroupRows;  // outputs of a group
-  __shared__ PartialSums<kWarps, kTiles> partial[2];
+  __shared__ RegisterPartialSums<kWarps, kTiles> partial[2];
   __shared__ ExpertList list;
   // The experts were chosen, and their slabs placed, before the product of gate and up began: that of
   // down reads what it needs of them, and their weights, before it waits.

@@ -12,13 +12,14 @@ constexpr int kScoresPerLane = kMaxExperts / kWarp;
 struct Scores {
   float of[kScoresPerLane];
 
-  // The best score, ties to the lower id. What is not a number is taken last.
-  __device__ int best() const {
+  // The best score of the first `used` of each lane, ties to the lower id. What is not a number is
+  // taken last.
+  __device__ int best(int used) const {
     float score = -INFINITY;
     int id = kMaxExperts;
 #pragma unroll
     for (int i = 0; i < kScoresPerLane; ++i)
-      if (of[i] > score || (id == kMaxExperts && of[i] == -INFINITY)) {
+      if (i < used && (of[i] > score || (id == kMaxExperts && of[i] == -INFINITY))) {
         score = of[i];
         id = i * kWarp + static_cast<int>(threadIdx.x % kWarp);
       }
@@ -58,6 +59,7 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp) route_kernel(const RouteAr
     if (lane < chosen) mine = args.given[std::size_t{row} * args.per_token + lane];
   } else {
     // Taken ones leave the range of numbers, so that all of a row are different whatever its scores.
+    const int used = (count + kWarp - 1) / kWarp;
     Scores left;
 #pragma unroll
     for (int i = 0; i < kScoresPerLane; ++i) {
@@ -66,11 +68,11 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp) route_kernel(const RouteAr
       left.of[i] = id < count && isnan(score) ? -INFINITY : score;
     }
     for (int rank = 0; rank < chosen; ++rank) {
-      const int best = left.best();
+      const int best = left.best(used);
       if (lane == rank) mine = best;
 #pragma unroll
       for (int i = 0; i < kScoresPerLane; ++i)
-        if (best == i * kWarp + lane) left.of[i] = NAN;
+        if (i < used && best == i * kWarp + lane) left.of[i] = NAN;
     }
   }
   float weight = lane < chosen ? expf(to_float(scores[mine]) - largest) / sum : 0.0f;

@@ -71,6 +71,10 @@ class CudaKernels final : public IKernels {
       : device_(device),
         overlap_(attribute(cudaDevAttrComputeCapabilityMajor) >= kOverlapMajor),
         processors_(static_cast<std::uint32_t>(attribute(cudaDevAttrMultiProcessorCount))),
+        shared_of_processor_(
+            static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor))),
+        shared_of_block_(
+            static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))),
         matmul_(device),
         partials_(device, "the attention workspace"),
         attention_arrived_(device, "the attention workspace"),
@@ -179,7 +183,8 @@ class CudaKernels final : public IKernels {
 
  private:
   CudaLaunch on(NativeStream stream) const {
-    return {static_cast<cudaStream_t>(stream), overlap_, processors_};
+    return {static_cast<cudaStream_t>(stream), overlap_, processors_, shared_of_processor_,
+            shared_of_block_};
   }
 
   static bool is_long(const LinearArgs& args) {
@@ -266,6 +271,7 @@ class CudaKernels final : public IKernels {
   IDevice& device_;
   bool overlap_;
   std::uint32_t processors_;
+  std::size_t shared_of_processor_, shared_of_block_;
   mutable CudaMatmul matmul_;
   mutable Space partials_, attention_arrived_, best_, sample_arrived_, dequantised_;
 };

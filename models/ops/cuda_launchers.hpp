@@ -2,6 +2,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "models/ops/expert_args.hpp"
@@ -16,6 +17,7 @@ struct CudaLaunch {
   cudaStream_t stream = nullptr;
   bool overlap = false;  // the architecture has programmatic dependent launch
   std::uint32_t processors = 1;
+  std::size_t shared_of_processor = 0, shared_of_block = 0;  // bytes of shared memory
 };
 
 void cuda_embed(const EmbedArgs& args, const CudaLaunch& launch);

@@ -8,19 +8,23 @@ namespace sluice {
 inline constexpr int kNormThreads = 256;
 inline constexpr int kNormWarps = kNormThreads / kWarp;
 
+// squares += those of eight values.
+template <typename T>
+__device__ inline void add_squares(float& squares, const Eight<T>& values) {
+#pragma unroll
+  for (int e = 0; e < 8; ++e) {
+    const float value = to_float(values.v[e]);
+    squares = fmaf(value, value, squares);
+  }
+}
+
 // This thread's part of the sum of squares of `x`, which has `cols` values; one of the first
 // kNormThreads.
 template <typename T>
 __device__ inline float squares_of(const T* x, std::uint32_t cols) {
   float squares = 0;
-  for (std::uint32_t i = threadIdx.x * 8; i < cols; i += kNormThreads * 8) {
-    const Eight<T> values = load_eight(x, i, cols);
-#pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      const float value = to_float(values.v[e]);
-      squares = fmaf(value, value, squares);
-    }
-  }
+  for (std::uint32_t i = threadIdx.x * 8; i < cols; i += kNormThreads * 8)
+    add_squares(squares, load_eight(x, i, cols));
   return squares;
 }
 

@@ -2,7 +2,7 @@
 // of tensor core products. A format says how many weights a piece of 16 bytes is, how it becomes
 // fragments of A, and in which order the activations have to stand beside it.
 //
-// A Row is where a lane reads: row() gives its beginning, moved_on() a place further on, and load() the
+// codes() is where a row begins, and groups() where its scales do. A Row is where a lane reads: row() gives its beginning, moved_on() a place further on, and load() the
 // piece at a distance from there that the compiler knows. Weights behind the end of a row are zeros:
 // load() looks where its piece is in the row, `at` of k, unless the row is a whole number of rounds.
 //
@@ -60,6 +60,10 @@ template <typename T>
 struct NativeWeights {
   static constexpr int kPieceWeights = 8;
   static constexpr bool kHasGroups = false;  // scales within a row
+  static constexpr int bytes_of(int weights) { return weights * int(sizeof(T)); }
+  __device__ static const std::byte* codes(const StoredMatrix& m, std::size_t n) {
+    return m.weight + n * m.k * sizeof(T);
+  }
 
   struct Row {
     const T* weights = nullptr;
@@ -97,6 +101,10 @@ template <typename T>
 struct Int8Weights {
   static constexpr int kPieceWeights = 16;
   static constexpr bool kHasGroups = false;
+  static constexpr int bytes_of(int weights) { return weights; }
+  __device__ static const std::byte* codes(const StoredMatrix& m, std::size_t n) {
+    return m.weight + n * code_row_bytes(Encoding::int8, m.k);
+  }
 
   struct Row {
     const std::byte* codes = nullptr;
@@ -148,6 +156,13 @@ template <typename T>
 struct Int4Weights {
   static constexpr int kPieceWeights = 32;
   static constexpr bool kHasGroups = true;
+  static constexpr int bytes_of(int weights) { return weights / 2; }
+  __device__ static const std::byte* codes(const StoredMatrix& m, std::size_t n) {
+    return m.weight + n * code_row_bytes(Encoding::int4, m.k);
+  }
+  __device__ static const std::byte* groups(const StoredMatrix& m, std::size_t n) {
+    return m.scales + n * scale_row_bytes(Encoding::int4, m.k);
+  }
   static_assert(4 * kPieceWeights == kGroupWeights);
 
   struct Row {

@@ -10,8 +10,8 @@ TEST_CASE("linear agrees with a double sum within one rounding", "[linear]") {
   Seeded random(20260101);
   CAPTURE(random.seed);
   constexpr std::uint32_t kRows[] = {1, 1, 2, 3, 4, 5, 6, 7, 12, 13, 17, 40, 97, 101};
-  constexpr std::uint32_t kInner[] = {1,  3,  15,  16,  17,  31,  33,  48,
-                                      64, 80, 129, 511, 513, 576, 1100};
+  constexpr std::uint32_t kInner[] = {1,  3,  15,  16,  17,  31,  33,   48,
+                                      64, 80, 129, 511, 513, 576, 1100, 2048};
   for_each_target([&](const std::string& target) {
     for (const DType type : kTypes) {
       for (const DType weight_type : kTypes) {
@@ -71,7 +71,8 @@ TEST_CASE("linear gives a row the same bits in every batch", "[linear]") {
   CAPTURE(random.seed);
   for_each_target([&](const std::string& target) {
     for (const DType type : kTypes) {
-      for (const auto& [n, k] : {std::pair{45u, 80u}, {45u, 523u}, {45u, 1088u}, {48u, 1088u}}) {
+      for (const auto& [n, k] :
+           {std::pair{45u, 80u}, {45u, 523u}, {45u, 1088u}, {48u, 1088u}, {45u, 4096u}}) {
         Linear c{type, type, 300, n, k, true, true};
         c.fill(random);
         INFO(target << ": " << describe(c));

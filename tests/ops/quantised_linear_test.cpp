@@ -19,9 +19,9 @@ void for_each_encoding(const Body& body) {
 TEST_CASE("linear over codes agrees with a double sum within one rounding", "[linear]") {
   Seeded random(20260106);
   CAPTURE(random.seed);
-  constexpr std::uint32_t kInner[] = {1,   7,   8,   15,  16,  31,  32,   33,  63,  64,
-                                      65,  96,  127, 128, 129, 160, 200,  256, 300, 511,
-                                      512, 513, 576, 639, 640, 641, 1025, 1100};
+  constexpr std::uint32_t kInner[] = {1,   7,   8,   15,  16,  31,  32,   33,   63,   64,
+                                      65,  96,  127, 128, 129, 160, 200,  256,  300,  511,
+                                      512, 513, 576, 639, 640, 641, 1024, 1025, 1100, 2048};
   for_each_encoding([&](Encoding encoding, const std::string& target) {
     for (const DType type : kTypes) {
       // Every number of rows, and every kind of end that a row can have.
@@ -78,7 +78,8 @@ TEST_CASE("linear over codes gives a row the same bits in every batch", "[linear
   CAPTURE(random.seed);
   for_each_encoding([&](Encoding encoding, const std::string& target) {
     for (const DType type : kTypes) {
-      for (const auto& [n, k] : {std::pair{45u, 80u}, {45u, 523u}, {48u, 1088u}}) {
+      for (const auto& [n, k] :
+           {std::pair{45u, 80u}, {45u, 523u}, {48u, 1088u}, {48u, 2048u}, {45u, 6144u}}) {
         Linear c{type, type, 300, n, k, true, true, encoding};
         c.fill(random);
         INFO(target << ": " << describe(c));
