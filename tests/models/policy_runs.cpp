@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint32_t kNewTokens = 8;
+constexpr std::uint32_t kPolicyTokens = 8;
 const std::vector<std::size_t> kPromptLengths{3, 65, 17};
 
 constexpr PolicyCase kPolicies[] = {
@@ -62,7 +62,7 @@ std::span<const PolicyCase> quantised_cases() { return kQuantised; }
 std::vector<GenerationRequest> requests_for(std::int32_t vocab) {
   std::vector<GenerationRequest> out;
   for (const std::size_t length : kPromptLengths) {
-    out.push_back(greedy(made_up_prompt(length, 11, vocab), kNewTokens));
+    out.push_back(greedy(made_up_prompt(length, 11, vocab), kPolicyTokens));
     out.back().want_first_logits = true;
   }
   return out;
@@ -176,7 +176,7 @@ void compare_policies(ModelRig& rig, const fs::path& path, std::span<const bool>
   if (rig.weights().stores(view.order.front(), Encoding::int8))
     cases.insert(cases.end(), std::begin(kQuantised), std::end(kQuantised));
   for (const std::uint32_t batch : {1u, 3u}) {
-    const std::uint64_t passes = kPromptLengths.size() / batch * kNewTokens;
+    const std::uint64_t passes = kPromptLengths.size() / batch * kPolicyTokens;
     Output expected;
     const auto run_resident = [&](const TransferOf& transfer) {
       ResidentProvider resident(rig.device(), rig.compute(), rig.weights(), transfer);
