@@ -121,8 +121,8 @@ void Router::foresee(std::int32_t layer, std::uint32_t count, std::span<std::int
 
 std::span<const std::int32_t> Router::chosen(std::uint64_t step, std::int32_t layer) {
   IDevice& device = ops_.device();
-  const auto rows = static_cast<std::uint32_t>(owners_.size());
-  device.await(ops_.stream(), {done().words, rows, done().value});
+  const auto count = static_cast<std::uint32_t>(owners_.size());
+  device.await(ops_.stream(), {done().words, count, done().value});
   const std::uint64_t bytes = pairs() * sizeof(std::int32_t);
   const std::array touched{range_of(pinned_ids_.data(), bytes),
                            range_of(pinned_weights_.data(), sink_ ? bytes : 0)};
