@@ -48,4 +48,7 @@ endif()
 function(sluice_library name)
   add_library(${name} STATIC ${ARGN})
   target_link_libraries(${name} PUBLIC sluice_options)
+  # From CMake 3.31 on several of these would be compiled as one, too; their helpers share names.
+  list(FILTER ARGN INCLUDE REGEX "[.]cu$")
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
