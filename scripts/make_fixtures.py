@@ -194,7 +194,7 @@ def main():
     here = Path(__file__).resolve().parent.parent
     parser.add_argument("--to", type=Path, default=here / "tests" / "data" / "hf_extra")
     parser.add_argument("--only", nargs="*", choices=sorted(MODELS), help="these models, and no tables")
-    parser.add_argument("--routing", nargs="*", type=Path, metavar="DIR", help="of these checkpoints, and nothing else")
+    parser.add_argument("--routing", nargs="+", type=Path, metavar="DIR", help="of these checkpoints, and nothing else")
     arguments = parser.parse_args()
     if arguments.routing:
         for directory in arguments.routing:

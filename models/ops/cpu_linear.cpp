@@ -24,7 +24,7 @@ constexpr std::size_t kDirectRows = 32;
 
 // The processor's own prefetching follows a few long streams well, many short ones badly. So rows of up
 // to this many bytes are read as a few streams of rows that follow each other, fetched ahead. Measured on a
-// Xeon at 576 columns of bf16: 33.8 GB/s, with rows one by one 17.6, where a plain read pass has 20.7.
+// Xeon at 576 columns of bf16: 28 to 31 GB/s, with rows one by one 17.6, where a plain read pass has 20 to 22.
 // int4 is bound by what its codes take to be worked on, not by reading: there neighbours are better.
 constexpr std::size_t kShortRowBytes = kLanes >= 16 ? 6144 : 4096;
 constexpr std::size_t kShortRows = 4;

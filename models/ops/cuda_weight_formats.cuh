@@ -2,9 +2,10 @@
 // of tensor core products. A format says how many weights a piece of 16 bytes is, how it becomes
 // fragments of A, and in which order the activations have to stand beside it.
 //
-// codes() is where a row begins, and groups() where its scales do. A Row is where a lane reads: row() gives its beginning, moved_on() a place further on, and load() the
-// piece at a distance from there that the compiler knows. Weights behind the end of a row are zeros:
-// load() looks where its piece is in the row, `at` of k, unless the row is a whole number of rounds.
+// codes() is where a row begins, and groups() where its scales do. A Row is where a lane reads: row()
+// gives its beginning, moved_on() a place further on, and load() the piece at a distance from there that
+// the compiler knows. Weights behind the end of a row are zeros: load() looks where its piece is in the
+// row, `at` of k, unless the row is a whole number of rounds.
 //
 // Codes become floating-point numbers without a conversion instruction: written into the mantissa of a
 // number whose last place is 1 (128 in bf16, 1024 in f16), from which that number is taken away again.
