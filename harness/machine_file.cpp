@@ -32,6 +32,15 @@ constexpr Key ns_key(std::string_view path, std::string_view help) {
   return {.path = path, .type = KeyType::integer, .max = kMostNs, .help = help};
 }
 
+constexpr Key share_key(std::string_view path, std::string_view help) {
+  return {.path = path,
+          .type = KeyType::real,
+          .fallback = "1",
+          .max = 1,
+          .above_min = true,
+          .help = help};
+}
+
 constexpr auto kMachineKeys = std::to_array<MachineKey>({
     {{.path = "name", .help = "what records call it"}, &Machine::name},
     {size_key("device_memory", "of the device"), &Machine::device_memory_bytes},
@@ -48,6 +57,10 @@ constexpr auto kMachineKeys = std::to_array<MachineKey>({
     {ns_key("event_ns", "the host's cost of recording or waiting for an event"),
      &Machine::event_ns},
     {ns_key("sync_ns", "the host's cost of waking up after a wait"), &Machine::sync_ns},
+    {share_key("compute_beside_h2d", "of its rate that an operation keeps while the link works"),
+     &Machine::compute_beside_h2d},
+    {share_key("h2d_beside_compute", "of its rate that the link keeps while an operation runs"),
+     &Machine::h2d_beside_compute},
 });
 
 std::vector<std::string> names_of_keys() {
@@ -103,6 +116,7 @@ Machine read_machine(const YamlNode& root) {
   Machine machine;
   for (const auto& [key, figure] : kMachineKeys) {
     const YamlNode* node = root.find(key.path);
+    if (!node && !key.fallback.empty()) continue;  // as Machine has it
     if (!node)
       throw InputError("{}: the machine has no {} ({}): {}", to_string(root.place), key.path,
                        key.help, expected(key));

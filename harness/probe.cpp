@@ -1,6 +1,5 @@
 #include "harness/probe.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,10 +11,9 @@
 #include <numeric>
 #include <string>
 #include <thread>
-#include <variant>
+#include <vector>
 
 #include "core/error.hpp"
-#include "harness/machine_file.hpp"
 #include "models/ops/ops.hpp"
 
 namespace sluice {
@@ -35,6 +33,9 @@ constexpr double kSmallNs = 20e3;
 constexpr std::uint32_t kQueued = 256;
 constexpr double kQueuedNs = 2e6;
 constexpr int kTries = 9;
+// A chunk of a load, and how many times as long as what is measured the work beside it is queued for.
+constexpr std::uint64_t kChunk = 4 * kMiB;
+constexpr double kOutlasts = 4;
 
 std::uint64_t host_memory_bytes() {
   return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
@@ -95,6 +96,7 @@ class Prober {
   // small model is made of.
   struct Operations {
     double memory_gbps = 0, op_ns = 0;
+    double compute_beside_h2d = 1, h2d_beside_compute = 1;
   };
   // The rate is what one product twice as large takes longer, so that no cost of operations, nor of the
   // host which puts them on the stream, is in it; what a small one takes beyond its bytes is such a cost.
@@ -112,14 +114,19 @@ class Prober {
     while (side < kSide && static_cast<double>(bytes_of(2 * side)) * ns_per_byte < kSmallNs)
       side *= 2;
     const std::uint64_t bytes = bytes_of(side), count = large_ / bytes;
-    const std::unique_ptr<Repeated> pass = device_.make_repeated(compute_);
-    const double small_ns = best_queued([&] {
-      pass->run([&] {
+    const std::unique_ptr<Repeated> repeated = device_.make_repeated(compute_);
+    const auto pass = [&] {
+      repeated->run([&] {
         for (std::uint64_t i = 0; i < count; ++i) product(1, side, side, i * bytes);
       });
-    });
-    return {1 / ns_per_byte, std::max(0.0, small_ns / static_cast<double>(count) -
-                                               static_cast<double>(bytes) * ns_per_byte)};
+    };
+    const double pass_ns = best_queued(pass);
+    const double op_ns =
+        pass_ns / static_cast<double>(count) - static_cast<double>(bytes) * ns_per_byte;
+    return {.memory_gbps = 1 / ns_per_byte,
+            .op_ns = std::max(0.0, op_ns),
+            .compute_beside_h2d = compute_beside_h2d(pass, pass_ns),
+            .h2d_beside_compute = h2d_beside_compute(pass, pass_ns)};
   }
 
   double matrix_tflops() {
@@ -163,25 +170,23 @@ class Prober {
   // How long a waiting thread takes to wake differs each time, and a token has many such waits: so this
   // is the middle of the tries and not the best.
   double sync_ns(double enqueue_ns) {
-    constexpr std::uint64_t kBytes = 4 * kMiB;
     constexpr std::uint64_t kCopies = 16, kProducts = 2;
     const double together_ns = best([&] {
-      for (std::uint64_t i = 0; i < kCopies; ++i) transfer(Resource::h2d, i * kBytes, kBytes);
+      copy_in_turn(kCopies);
       device_.sync(device_.record(lane_));
     });
-    std::array<double, kTries> one_by_one_ns{};
-    for (double& ns : one_by_one_ns) {
+    const double one_by_one_ns = middle_of([&] {
       const std::uint64_t begin = device_.now_ns();
       for (std::uint64_t i = 0; i < kCopies; ++i) {
-        transfer(Resource::h2d, i * kBytes, kBytes);
+        transfer(Resource::h2d, i * kChunk, kChunk);
         device_.sync(device_.record(lane_));
         if (i + 1 < kCopies) products(kMedium, kProducts * bytes_of(kMedium));
       }
-      ns = static_cast<double>(device_.now_ns() - begin);
+      const std::uint64_t end = device_.now_ns();
       finish();
-    }
-    std::ranges::nth_element(one_by_one_ns, one_by_one_ns.begin() + kTries / 2);
-    return (one_by_one_ns[kTries / 2] - together_ns) / (kCopies - 1) - 2 * kProducts * enqueue_ns;
+      return end - begin;
+    });
+    return (one_by_one_ns - together_ns) / (kCopies - 1) - 2 * kProducts * enqueue_ns;
   }
 
   double host_read_gbps(unsigned threads) {
@@ -213,6 +218,13 @@ class Prober {
     for (int i = 0; i < kTries; ++i) least = std::min(least, static_cast<double>(one()));
     return std::max(1.0, least);
   }
+  template <typename Try>
+  double middle_of(const Try& one) {
+    std::array<double, kTries> all{};
+    for (double& ns : all) ns = static_cast<double>(one());
+    std::ranges::nth_element(all, all.begin() + kTries / 2);
+    return std::max(1.0, all[kTries / 2]);
+  }
   template <typename Work>
   double best(const Work& work) {
     return best_of([&] {
@@ -234,6 +246,54 @@ class Prober {
     ns_of(1);  // what is set up once
     const int times = static_cast<int>(std::clamp(kQueuedNs / ns_of(1), 1.0, 3.0));
     return best_of([&] { return ns_of(times); }) / times;
+  }
+
+  // The part of its rate that one keeps while the other goes on from before its begin to after its
+  // end. Who gets a core or the memory when differs each time, so these are middles of the tries.
+  template <typename Pass>
+  double compute_beside_h2d(const Pass& pass, double pass_ns) {
+    const int passes = static_cast<int>(std::max(1.0, kQueuedNs / pass_ns));
+    const auto ns_beside = [&](std::uint64_t copies) {
+      return middle_of([&] {
+        copy_in_turn(copies);
+        const std::uint64_t begin = device_.now_ns();
+        for (int i = 0; i < passes; ++i) pass();
+        finish();
+        const std::uint64_t end = device_.now_ns();
+        device_.sync(device_.record(lane_));
+        return end - begin;
+      });
+    };
+    const double alone_ns = ns_beside(0);
+    const double copies = kOutlasts * alone_ns / copy_ns();
+    return std::min(1.0, alone_ns / ns_beside(static_cast<std::uint64_t>(copies) + 1));
+  }
+  template <typename Pass>
+  double h2d_beside_compute(const Pass& pass, double pass_ns) {
+    const auto copies = static_cast<std::uint64_t>(std::max(4.0, kQueuedNs / copy_ns()));
+    const auto ns_beside = [&](int passes) {
+      return middle_of([&] {
+        for (int i = 0; i < passes; ++i) pass();
+        const std::uint64_t begin = device_.now_ns();
+        copy_in_turn(copies);
+        device_.sync(device_.record(lane_));
+        const std::uint64_t end = device_.now_ns();
+        finish();
+        return end - begin;
+      });
+    };
+    const double alone_ns = ns_beside(0);
+    const int passes = static_cast<int>(kOutlasts * alone_ns / pass_ns) + 1;
+    return std::min(1.0, alone_ns / ns_beside(passes));
+  }
+  double copy_ns() {
+    return best([&] {
+      copy_in_turn(1);
+      device_.sync(device_.record(lane_));
+    });
+  }
+  void copy_in_turn(std::uint64_t copies) {
+    for (std::uint64_t i = 0; i < copies; ++i) transfer(Resource::h2d, i * kChunk % large_, kChunk);
   }
 
   void transfer(Resource direction, std::uint64_t at, std::uint64_t bytes) {
@@ -302,40 +362,6 @@ class Prober {
   std::uint64_t next_weights_ = 0;
 };
 
-std::string size_text(std::uint64_t bytes) {
-  return bytes % kMiB == 0 ? fmt::format("{}MiB", bytes / kMiB)
-                           : fmt::format("{}KiB", bytes / 1024);
-}
-
-std::string rate_text(double rate) { return fmt::format("{:.4g}", rate); }
-
-struct FigureText {
-  const Machine& machine;
-  const Key& key;
-
-  std::string operator()(std::string Machine::*figure) const { return machine.*figure; }
-  std::string operator()(double Machine::*figure) const { return rate_text(machine.*figure); }
-  std::string operator()(std::uint64_t Machine::*figure) const {
-    return key.type == KeyType::size ? fmt::format("{}MiB", machine.*figure / kMiB)
-                                     : fmt::format("{}", machine.*figure);
-  }
-  std::string operator()(RateCurve Machine::*figure) const {
-    std::string out;
-    double last_ns = 0;
-    for (const RateCurve::Point& point : (machine.*figure).points) {
-      const auto ns_at = [&](const std::string& gbps) {
-        return static_cast<double>(point.bytes) / std::stod(gbps);
-      };
-      std::string gbps = rate_text(point.gbps);
-      // Nor must rounding make a larger copy arrive before a smaller one.
-      while (ns_at(gbps) < last_ns) gbps = rate_text(std::stod(gbps) * 0.999);
-      out += fmt::format("{}{}: {}", out.empty() ? "{" : ", ", size_text(point.bytes), gbps);
-      last_ns = ns_at(gbps);
-    }
-    return out + "}";
-  }
-};
-
 }  // namespace
 
 Probed probe(IDevice& device, std::string name, const std::function<void(const char*)>& say) {
@@ -355,9 +381,11 @@ Probed probe(IDevice& device, std::string name, const std::function<void(const c
   machine.enqueue_ns = whole_ns(enqueue_ns);
   machine.event_ns = whole_ns(prober.event_ns());
   machine.sync_ns = whole_ns(prober.sync_ns(enqueue_ns));
-  const auto [memory_gbps, op_ns] = prober.operations();
-  machine.memory_gbps = memory_gbps;
-  machine.op_ns = whole_ns(op_ns);
+  const auto operations = prober.operations();
+  machine.memory_gbps = operations.memory_gbps;
+  machine.op_ns = whole_ns(operations.op_ns);
+  machine.compute_beside_h2d = operations.compute_beside_h2d;
+  machine.h2d_beside_compute = operations.h2d_beside_compute;
   say("the matrix rate");
   machine.matrix_tflops = prober.matrix_tflops();
   say("the host's memory");
@@ -368,22 +396,6 @@ Probed probe(IDevice& device, std::string name, const std::function<void(const c
     if (threads == all) break;
   }
   return probed;
-}
-
-std::string machine_text(const Probed& probed, const std::vector<std::string>& about) {
-  std::string out;
-  for (const std::string& line : about) out += "# " + line + "\n";
-  std::string reads;
-  for (const HostRead& read : probed.host_reads)
-    reads += fmt::format("{}{} {}: {:.4g}", reads.empty() ? "" : ", ", read.threads,
-                         read.threads == 1 ? "thread" : "threads", read.gbps);
-  for (const auto& [key, figure] : machine_keys()) {
-    out += fmt::format("{}: {}", key.path, std::visit(FigureText{probed.machine, key}, figure));
-    if (key.path != "name") out += "  # measured";
-    if (key.path == "host_read_gbps") out += "; " + reads;
-    out += "\n";
-  }
-  return out;
 }
 
 }  // namespace sluice

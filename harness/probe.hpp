@@ -25,7 +25,4 @@ struct Probed {
 // Throws Error for a device that does not execute.
 Probed probe(IDevice& device, std::string name, const std::function<void(const char*)>& say);
 
-// The text of a machine's file, read_machine() accepts it. `about`: lines of its head.
-std::string machine_text(const Probed& probed, const std::vector<std::string>& about);
-
 }  // namespace sluice

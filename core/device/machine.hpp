@@ -32,6 +32,8 @@ struct Machine {
   std::uint64_t enqueue_ns = 0;  // the host's cost of an operation
   std::uint64_t event_ns = 0;    // ... of recording or waiting for an event
   std::uint64_t sync_ns = 0;     // ... of waking up after a wait on the host
+  // The part of its rate that one keeps while the other works too; 1: they do not share cores or memory.
+  double compute_beside_h2d = 1, h2d_beside_compute = 1;
 };
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <deque>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -34,35 +35,34 @@ DeviceInfo info_for(const Machine& machine, std::optional<std::uint64_t> limit) 
           .executes = false};
 }
 
-// One FIFO. Its times of work follow each other.
-class Server {
- public:
-  // Returns when it is done.
-  std::uint64_t serve(std::uint64_t ready_ns, std::uint64_t cost_ns, std::uint64_t now_ns) {
-    const std::uint64_t start = std::max(ready_ns, free_ns_);
-    free_ns_ = start + cost_ns;
-    work_.push_back({start, free_ns_});
-    retire(now_ns);
-    return free_ns_;
-  }
-  std::uint64_t busy_until(std::uint64_t now_ns) {
-    retire(now_ns);
-    const bool works = !work_.empty() && work_.front().start < now_ns;
-    return passed_ns_ + (works ? now_ns - work_.front().start : 0);
-  }
+// One FIFO, or what it works at: an operation that began at `begin_ns` and had `left_ns` of its cost
+// before it at `seen_ns`, of which `pace` is done in a nanosecond.
+struct Server {
+  bool works = false;
+  std::uint64_t begin_ns = 0, seen_ns = 0, free_ns = 0, passed_ns = 0;
+  double left_ns = 0, pace = 1;
 
- private:
-  struct Span {
-    std::uint64_t start, end;
-  };
-
-  void retire(std::uint64_t now_ns) {
-    for (; !work_.empty() && work_.front().end <= now_ns; work_.pop_front())
-      passed_ns_ += work_.front().end - work_.front().start;
+  void begin(std::uint64_t at_ns, std::uint64_t cost_ns) {
+    works = true;
+    begin_ns = seen_ns = at_ns;
+    left_ns = static_cast<double>(cost_ns);
   }
-
-  std::uint64_t free_ns_ = 0, passed_ns_ = 0;
-  std::deque<Span> work_;  // not over yet when last looked at
+  std::uint64_t end_ns() const {
+    return seen_ns + static_cast<std::uint64_t>(std::llround(left_ns / pace));
+  }
+  void go_on(std::uint64_t at_ns, double new_pace) {
+    left_ns = std::max(0.0, left_ns - pace * static_cast<double>(at_ns - seen_ns));
+    seen_ns = at_ns;
+    pace = new_pace;
+  }
+  void end() {
+    free_ns = end_ns();
+    passed_ns += free_ns - begin_ns;
+    works = false;
+  }
+  std::uint64_t busy_until(std::uint64_t now_ns) const {
+    return passed_ns + (works ? now_ns - begin_ns : 0);
+  }
 };
 
 struct Item {
@@ -79,6 +79,7 @@ struct Stream {
   std::vector<std::uint64_t> finish_ns;  // of each that is done, in order
   std::uint64_t ready_ns = 0;            // when what it has run and waited for is done
   std::uint64_t gate_ns = 0;             // ... not counting the copies since it last did else
+  bool runs = false;                     // an operation, on `last_on`
   Resource last_on = Resource::compute;
   std::uint64_t stall_ns = 0;
   bool keeps_times = false;
@@ -153,9 +154,7 @@ class Sim final : public SimDevice {
   }
   BusyTimes busy() override {
     run_ready_before(host_ns_);
-    const auto of = [&](Resource r) {
-      return servers_[static_cast<std::size_t>(r)].busy_until(host_ns_);
-    };
+    const auto of = [&](Resource r) { return server(r).busy_until(host_ns_); };
     return {of(Resource::h2d), of(Resource::d2h), of(Resource::compute), of(Resource::host),
             line_ns_};
   }
@@ -181,6 +180,7 @@ class Sim final : public SimDevice {
 
  private:
   Stream& at(StreamId stream) { return streams_.at(stream - std::size_t{1}); }
+  Server& server(Resource r) { return servers_[static_cast<std::size_t>(r)]; }
   std::uint64_t finish(Event event) { return at(event.stream).finish_ns[event.position - 1]; }
 
   std::uint64_t kernel_ns(const Op& op) const {
@@ -208,7 +208,7 @@ class Sim final : public SimDevice {
   // at its head then. `due` is when that one takes its place in the queue of its resource: a copy
   // behind a copy of its own stream stands there at once, which is why nothing overtakes it.
   bool settle(Stream& s, std::uint64_t& due) {
-    while (!s.queue.empty()) {
+    while (!s.runs && !s.queue.empty()) {
       const Item& head = s.queue.front();
       if (head.event.stream == kHostLine) {
         const bool follows = head.on == s.last_on && is_copy(head.on);
@@ -230,13 +230,23 @@ class Sim final : public SimDevice {
     return false;
   }
 
-  // Runs the operation that is due first, the earlier stream among equals, unless that is after
-  // `limit_ns`. False when there was none to run and no wait to pass.
-  bool step(std::uint64_t limit_ns) {
-    Stream* first = nullptr;
-    std::uint64_t first_ns = 0;
-    bool passed = false;
+  // What happens next: a stream's operation ends, or the head of its queue begins.
+  struct Next {
+    Stream* stream = nullptr;
+    bool ends = false;
+    std::uint64_t at_ns = 0, due_ns = 0;
+
+    // Ends before beginnings, and those in the order in which they became due; the earlier stream
+    // among equals.
+    bool before(const Next& other) const {
+      return std::tuple(at_ns, !ends, due_ns) < std::tuple(other.at_ns, !other.ends, other.due_ns);
+    }
+  };
+
+  // No stream: nothing can happen. `passed`: a stream went past a wait.
+  Next look(bool& passed) {
     for (bool settled = false; !settled;) {
+      Next next;
       settled = true;
       for (Stream& s : streams_) {
         std::uint64_t due = 0;
@@ -245,23 +255,58 @@ class Sim final : public SimDevice {
         const bool shorter = s.queue.size() != before;
         settled = settled && !shorter;
         passed = passed || shorter;
-        if (ready && (!first || due < first_ns)) {
-          first = &s;
-          first_ns = due;
+        Next one{.stream = &s};
+        if (s.runs) {
+          one.ends = true;
+          one.at_ns = server(s.last_on).end_ns();
+        } else if (ready && !server(s.queue.front().on).works) {
+          one.at_ns = std::max({due, s.ready_ns, server(s.queue.front().on).free_ns});
+          one.due_ns = due;
+        } else {
+          continue;
         }
+        if (!next.stream || one.before(next)) next = one;
       }
+      if (settled) return next;
     }
-    if (!first || first_ns > limit_ns) return passed;
-    const Item item = first->queue.front();
-    first->queue.pop_front();
-    const std::uint64_t done = servers_[static_cast<std::size_t>(item.on)].serve(
-        std::max(first_ns, first->ready_ns), item.cost_ns, host_ns_);
-    if (!is_copy(item.on)) first->gate_ns = done;
-    first->ready_ns = done;
-    first->last_on = item.on;
-    first->finish_ns.push_back(done);
-    first->keep({done - item.cost_ns, done});
+    return {};
+  }
+
+  // Lets the next thing happen unless that is after `limit_ns`. False when there was none and no wait
+  // to pass.
+  bool step(std::uint64_t limit_ns) {
+    bool passed = false;
+    const Next next = look(passed);
+    if (!next.stream || next.at_ns > limit_ns) return passed;
+    Stream& s = *next.stream;
+    if (next.ends) {
+      end(s);
+    } else {
+      s.runs = true;
+      s.last_on = s.queue.front().on;
+      server(s.last_on).begin(next.at_ns, s.queue.front().cost_ns);
+    }
+    set_paces(next.at_ns);
     return true;
+  }
+
+  void end(Stream& s) {
+    Server& on = server(s.last_on);
+    on.end();
+    s.queue.pop_front();
+    s.runs = false;
+    s.ready_ns = on.free_ns;
+    if (!is_copy(s.last_on)) s.gate_ns = on.free_ns;
+    s.finish_ns.push_back(on.free_ns);
+    s.keep({on.begin_ns, on.free_ns});
+  }
+
+  // Kernels and copies to the device are in each other's way where they share cores or memory.
+  void set_paces(std::uint64_t at_ns) {
+    Server &link = server(Resource::h2d), &compute = server(Resource::compute);
+    const bool both = link.works && compute.works;
+    if (link.works) link.go_on(at_ns, both ? machine_.h2d_beside_compute : 1);
+    if (compute.works) compute.go_on(at_ns, both ? machine_.compute_beside_h2d : 1);
   }
 
   void run_until(Event event) {

@@ -8,6 +8,7 @@
 #include "harness/build_info.hpp"
 #include "harness/commands/commands.hpp"
 #include "harness/machine_file.hpp"
+#include "harness/machine_text.hpp"
 #include "harness/progress.hpp"
 
 namespace sluice {

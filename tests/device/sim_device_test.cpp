@@ -75,6 +75,36 @@ TEST_CASE("copies of two streams share a link and overlap with compute") {
   CHECK(device->busy().compute_ns == 100);
 }
 
+TEST_CASE("a kernel and a copy that are in each other's way both take longer") {
+  Machine machine = round_machine();
+  machine.compute_beside_h2d = 0.5;
+  machine.h2d_beside_compute = 0.25;
+  const auto device = make_sim_device(machine);
+  const StreamId lane = device->make_stream(Resource::h2d, "lane");
+  const StreamId compute = device->make_stream(Resource::compute, "compute");
+  device->copy(lane, transfer(Resource::h2d, 100), nullptr, nullptr, 100);  // from 1, 5 + 100
+  device->enqueue(compute, kernel(90), kNothing);  // from 2, 100 at half its pace
+  device->sync(device->record(compute));
+  CHECK(device->now_ns() == 202);
+  device->sync(device->record(lane));  // did 1 alone, 200 / 4 beside, and the other 54 alone
+  CHECK(device->now_ns() == 256);
+  CHECK(device->busy().h2d_ns == 255);
+  CHECK(device->busy().compute_ns == 200);
+}
+
+TEST_CASE("a copy back is in nobody's way") {
+  Machine machine = round_machine();
+  machine.compute_beside_h2d = machine.h2d_beside_compute = 0.5;
+  const auto device = make_sim_device(machine);
+  const StreamId back = device->make_stream(Resource::d2h, "back");
+  const StreamId compute = device->make_stream(Resource::compute, "compute");
+  device->copy(back, transfer(Resource::d2h, 190), nullptr, nullptr, 190);  // 1 .. 101
+  device->enqueue(compute, kernel(90), kNothing);                           // 2 .. 102
+  device->sync(device->record(compute));
+  CHECK(device->now_ns() == 102);
+  CHECK(device->busy().d2h_ns == 100);
+}
+
 TEST_CASE("a copy issued behind a queue of another stream finishes last") {
   const auto device = make_sim_device(round_machine());
   const StreamId first = device->make_stream(Resource::h2d, "first");

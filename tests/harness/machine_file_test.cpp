@@ -59,6 +59,14 @@ TEST_CASE("a machine's file gives every figure") {
   CHECK(machine.sync_ns == 8000);
 }
 
+TEST_CASE("a machine's link and kernels are not in each other's way unless its file says so") {
+  CHECK(read_text(kGood).compute_beside_h2d == 1);
+  CHECK(read_text(kGood).h2d_beside_compute == 1);
+  const Machine shared = read_text(kGood + "compute_beside_h2d: 0.75\nh2d_beside_compute: 0.5\n");
+  CHECK(shared.compute_beside_h2d == 0.75);
+  CHECK(shared.h2d_beside_compute == 0.5);
+}
+
 TEST_CASE("what is wrong in a machine's file is an error with its place") {
   struct Case {
     std::string text;
@@ -73,6 +81,8 @@ TEST_CASE("what is wrong in a machine's file is an error with its place") {
       {with("op_ns", "op_ns: 1.5\n"), "not the number 1.5"},
       {with("memory_gbps", "memory_gbps: 0\n"),
        "m.yaml:6:14: memory_gbps must be a number, above 0"},
+      {kGood + "h2d_beside_compute: 0\n", "h2d_beside_compute must be a number, above 0"},
+      {kGood + "h2d_beside_compute: 1.5\n", "above 0 to 1, not 1.5"},
       {with("device_memory", "device_memory: lots\n"), "a size like 8GiB"},
       {with("h2d_gbps", "h2d_gbps: 25\n"), "m.yaml:4:11: h2d_gbps must be a map from sizes"},
       {with("h2d_gbps", "h2d_gbps: {}\n"), "h2d_gbps must be a map from sizes"},

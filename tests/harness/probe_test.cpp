@@ -4,6 +4,7 @@
 #include <string>
 
 #include "harness/machine_file.hpp"
+#include "harness/machine_text.hpp"
 #include "tests/catch.hpp"
 #include "tests/harness/process.hpp"
 #include "tests/messages.hpp"
@@ -26,7 +27,9 @@ TEST_CASE("what is written of a machine is what is read back") {
              .copy_ns = 1,
              .enqueue_ns = 2000,
              .event_ns = 500,
-             .sync_ns = 8000};
+             .sync_ns = 8000,
+             .compute_beside_h2d = 0.75,
+             .h2d_beside_compute = 0.5};
   probed.host_reads = {{1, 20}, {2, 35}};
   const std::string text = machine_text(probed, {"A machine.", "Measured."});
   INFO(text);
@@ -69,6 +72,10 @@ TEST_CASE("probe writes a machine that predict takes") {
   for (const RateCurve* curve : {&machine.h2d, &machine.d2h})
     for (const RateCurve::Point& point : curve->points) CHECK(point.gbps < 4.01);  // slowed down
   CHECK(machine.enqueue_ns > 0);
+  for (const double kept : {machine.compute_beside_h2d, machine.h2d_beside_compute}) {
+    CHECK(kept > 0);
+    CHECK(kept <= 1);
+  }
 
   const std::string yaml = dir.write("x.yaml",
                                      "model: {synthetic: tiny-dense}\n"
