@@ -159,7 +159,7 @@ class CellRun {
   double link_gbps(LinkRates& links) {
     const DeviceSpec& device = cell_.experiment.device;
     if (device.link_gbps) return *device.link_gbps;
-    if (device.machine) return device.machine->h2d.peak_gbps();
+    if (device.machine) return device.machine->link_gbps();
     const auto known = links.find(device.kind);
     if (known != links.end()) return known->second;
     return links[device.kind] = measure_link_gbps(models_.host(device));

@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/error.hpp"
@@ -166,11 +163,12 @@ class Prober {
   }
 
   // What it costs to wait on the host for each copy in place of all of them, with work put behind each
-  // as behind a load: where device and host share cores, that work is in the way of the next copy.
-  // How long a waiting thread takes to wake differs each time, and a token has many such waits: so this
-  // is the middle of the tries and not the best.
-  double sync_ns(double enqueue_ns) {
+  // as behind a load; without what that work slows the next copy down by. How long a waiting thread
+  // takes to wake differs each time, and a token has many such waits: so this is the middle of the
+  // tries and not the best.
+  double sync_ns(double enqueue_ns, const Operations& operations) {
     constexpr std::uint64_t kCopies = 16, kProducts = 2;
+    const std::uint64_t bytes = kProducts * bytes_of(kMedium);
     const double together_ns = best([&] {
       copy_in_turn(kCopies);
       device_.sync(device_.record(lane_));
@@ -180,25 +178,22 @@ class Prober {
       for (std::uint64_t i = 0; i < kCopies; ++i) {
         transfer(Resource::h2d, i * kChunk, kChunk);
         device_.sync(device_.record(lane_));
-        if (i + 1 < kCopies) products(kMedium, kProducts * bytes_of(kMedium));
+        if (i + 1 < kCopies) products(kMedium, bytes);
       }
       const std::uint64_t end = device_.now_ns();
       finish();
       return end - begin;
     });
-    return (one_by_one_ns - together_ns) / (kCopies - 1) - 2 * kProducts * enqueue_ns;
+    const double products_ns =
+        2 * kProducts * operations.op_ns + static_cast<double>(bytes) / operations.memory_gbps;
+    return (one_by_one_ns - together_ns) / (kCopies - 1) - 2 * kProducts * enqueue_ns -
+           (1 - operations.h2d_beside_compute) / operations.compute_beside_h2d * products_ns;
   }
 
-  double host_read_gbps(unsigned threads) {
-    const double ns = best([&] {
-      std::atomic<std::uint64_t> sum = 0;
-      {
-        std::vector<std::jthread> readers;
-        for (unsigned t = 0; t < threads; ++t)
-          readers.emplace_back([&, t] { sum += read_part(t, threads); });
-      }
-    });
-    return static_cast<double>(large_) / ns;
+  // What the host reads of the pinned memory.
+  std::vector<HostRead> host_reads() {
+    const auto* words = reinterpret_cast<const std::uint64_t*>(host_.data());
+    return measure_host_reads({words, large_ / sizeof(std::uint64_t)});
   }
 
  private:
@@ -343,17 +338,6 @@ class Prober {
                   all_weights());
   }
 
-  std::uint64_t read_part(unsigned part, unsigned parts) const {
-    const auto* words = reinterpret_cast<const std::uint64_t*>(host_.data());
-    const std::uint64_t count = large_ / sizeof(std::uint64_t);
-    constexpr std::uint64_t kLanes = 32;
-    std::array<std::uint64_t, kLanes> sums{};
-    const std::uint64_t end = count * (part + std::uint64_t{1}) / parts / kLanes * kLanes;
-    for (std::uint64_t i = count * part / parts / kLanes * kLanes; i < end; i += kLanes)
-      for (std::uint64_t lane = 0; lane < kLanes; ++lane) sums[lane] += words[i + lane];
-    return std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
-  }
-
   IDevice& device_;
   const StreamId compute_, lane_;
   Ops ops_;
@@ -380,8 +364,8 @@ Probed probe(IDevice& device, std::string name, const std::function<void(const c
   const double enqueue_ns = prober.enqueue_ns();
   machine.enqueue_ns = whole_ns(enqueue_ns);
   machine.event_ns = whole_ns(prober.event_ns());
-  machine.sync_ns = whole_ns(prober.sync_ns(enqueue_ns));
   const auto operations = prober.operations();
+  machine.sync_ns = whole_ns(prober.sync_ns(enqueue_ns, operations));
   machine.memory_gbps = operations.memory_gbps;
   machine.op_ns = whole_ns(operations.op_ns);
   machine.compute_beside_h2d = operations.compute_beside_h2d;
@@ -389,12 +373,8 @@ Probed probe(IDevice& device, std::string name, const std::function<void(const c
   say("the matrix rate");
   machine.matrix_tflops = prober.matrix_tflops();
   say("the host's memory");
-  const unsigned all = std::max(1u, std::thread::hardware_concurrency());
-  for (unsigned threads = 1;; threads = std::min(2 * threads, all)) {
-    probed.host_reads.push_back({threads, prober.host_read_gbps(threads)});
-    machine.host_read_gbps = std::max(machine.host_read_gbps, probed.host_reads.back().gbps);
-    if (threads == all) break;
-  }
+  probed.host_reads = prober.host_reads();
+  machine.host_read_gbps = std::ranges::max(probed.host_reads, {}, &HostRead::gbps).gbps;
   return probed;
 }
 

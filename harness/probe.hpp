@@ -7,13 +7,9 @@
 
 #include "core/device/device.hpp"
 #include "core/device/machine.hpp"
+#include "harness/host_reads.hpp"
 
 namespace sluice {
-
-struct HostRead {
-  unsigned threads = 0;
-  double gbps = 0;
-};
 
 struct Probed {
   Machine machine;

@@ -1,5 +1,6 @@
 // A machine's measured figures: what the simulator needs to say how long an operation takes there.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -32,8 +33,14 @@ struct Machine {
   std::uint64_t enqueue_ns = 0;  // the host's cost of an operation
   std::uint64_t event_ns = 0;    // ... of recording or waiting for an event
   std::uint64_t sync_ns = 0;     // ... of waking up after a wait on the host
+  double link_limit_gbps = 0;    // a link slowed down on purpose, in each direction; 0: it is not
   // The part of its rate that one keeps while the other works too; 1: they do not share cores or memory.
   double compute_beside_h2d = 1, h2d_beside_compute = 1;
+
+  // What large copies to the device reach.
+  double link_gbps() const {
+    return link_limit_gbps == 0 ? h2d.peak_gbps() : std::min(h2d.peak_gbps(), link_limit_gbps);
+  }
 };
 
 }  // namespace sluice

@@ -5,11 +5,13 @@
 #include <atomic>
 #include <cmath>
 #include <deque>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "core/device/memory_book.hpp"
+#include "core/device/throttled_link.hpp"
 
 namespace sluice {
 namespace {
@@ -36,30 +38,37 @@ DeviceInfo info_for(const Machine& machine, std::optional<std::uint64_t> limit) 
 }
 
 // One FIFO, or what it works at: an operation that began at `begin_ns` and had `left_ns` of its cost
-// before it at `seen_ns`, of which `pace` is done in a nanosecond.
+// before it at `seen_ns`, of which `pace` is done in a nanosecond. One that is done with that before
+// `not_before_ns` rests until then.
 struct Server {
-  bool works = false;
-  std::uint64_t begin_ns = 0, seen_ns = 0, free_ns = 0, passed_ns = 0;
+  bool works = false, rests = false;
+  std::uint64_t begin_ns = 0, seen_ns = 0, not_before_ns = 0, free_ns = 0, passed_ns = 0;
   double left_ns = 0, pace = 1;
 
-  void begin(std::uint64_t at_ns, std::uint64_t cost_ns) {
+  void begin(std::uint64_t at_ns, std::uint64_t cost_ns, std::uint64_t earliest_end_ns) {
     works = true;
+    rests = false;
     begin_ns = seen_ns = at_ns;
     left_ns = static_cast<double>(cost_ns);
+    not_before_ns = earliest_end_ns;
   }
-  std::uint64_t end_ns() const {
+  std::uint64_t done_ns() const {
     return seen_ns + static_cast<std::uint64_t>(std::llround(left_ns / pace));
   }
+  // When it rests or, where it needs not, ends.
+  std::uint64_t next_ns() const { return rests ? not_before_ns : done_ns(); }
+  bool ends_next() const { return rests || done_ns() >= not_before_ns; }
   void go_on(std::uint64_t at_ns, double new_pace) {
     left_ns = std::max(0.0, left_ns - pace * static_cast<double>(at_ns - seen_ns));
     seen_ns = at_ns;
     pace = new_pace;
   }
-  void end() {
-    free_ns = end_ns();
+  void end(std::uint64_t at_ns) {
+    free_ns = at_ns;
     passed_ns += free_ns - begin_ns;
     works = false;
   }
+  bool active() const { return works && !rests; }
   std::uint64_t busy_until(std::uint64_t now_ns) const {
     return passed_ns + (works ? now_ns - begin_ns : 0);
   }
@@ -68,6 +77,7 @@ struct Server {
 struct Item {
   std::uint64_t issued_ns = 0;  // of an operation: when the host enqueued it
   std::uint64_t cost_ns = 0;
+  std::uint64_t link_bytes = 0;  // of a copy over a link
   Event event;  // of a wait: what for; its stream is the host's line in an operation
   Resource on = Resource::compute;
   WaitFor why = WaitFor::order;
@@ -79,6 +89,7 @@ struct Stream {
   std::vector<std::uint64_t> finish_ns;  // of each that is done, in order
   std::uint64_t ready_ns = 0;            // when what it has run and waited for is done
   std::uint64_t gate_ns = 0;             // ... not counting the copies since it last did else
+  std::uint64_t link_end_ns = 0;         // until when its last copy has the link; 0: did else since
   bool runs = false;                     // an operation, on `last_on`
   Resource last_on = Resource::compute;
   std::uint64_t stall_ns = 0;
@@ -96,7 +107,10 @@ constexpr bool is_copy(Resource on) { return on == Resource::h2d || on == Resour
 class Sim final : public SimDevice {
  public:
   Sim(const Machine& machine, std::optional<std::uint64_t> limit)
-      : machine_(machine), info_(info_for(machine, limit)), memory_(info_.memory_limit) {}
+      : machine_(machine), info_(info_for(machine, limit)), memory_(info_.memory_limit) {
+    if (machine.link_limit_gbps == 0) return;
+    for (auto& link : limits_) link.emplace(machine.link_limit_gbps);
+  }
 
   const DeviceInfo& info() const override { return info_; }
 
@@ -113,7 +127,8 @@ class Sim final : public SimDevice {
     const double ns = op.on == Resource::compute
                           ? static_cast<double>(2 * bytes) / machine_.memory_gbps
                           : link.ns(bytes);
-    post(stream, op.on, machine_.copy_ns + static_cast<std::uint64_t>(std::llround(ns)));
+    post(stream, op.on, machine_.copy_ns + static_cast<std::uint64_t>(std::llround(ns)),
+         is_copy(op.on) ? bytes : 0);
   }
 
   Event record(StreamId stream) override {
@@ -124,8 +139,12 @@ class Sim final : public SimDevice {
     if (event.position == 0 || event.stream == stream) return;
     works(machine_.event_ns);
     Stream& s = at(stream);
-    s.queue.push_back(
-        {.issued_ns = host_ns_, .cost_ns = 0, .event = event, .on = Resource::compute, .why = why});
+    s.queue.push_back({.issued_ns = host_ns_,
+                       .cost_ns = 0,
+                       .link_bytes = 0,
+                       .event = event,
+                       .on = Resource::compute,
+                       .why = why});
     ++s.posted;
   }
 
@@ -196,11 +215,15 @@ class Sim final : public SimDevice {
     line_ns_ += ns;
   }
 
-  void post(StreamId stream, Resource on, std::uint64_t cost_ns) {
+  void post(StreamId stream, Resource on, std::uint64_t cost_ns, std::uint64_t link_bytes = 0) {
     works(machine_.enqueue_ns);
     Stream& s = at(stream);
-    s.queue.push_back(
-        {.issued_ns = host_ns_, .cost_ns = cost_ns, .event = {}, .on = on, .why = WaitFor::order});
+    s.queue.push_back({.issued_ns = host_ns_,
+                       .cost_ns = cost_ns,
+                       .link_bytes = link_bytes,
+                       .event = {},
+                       .on = on,
+                       .why = WaitFor::order});
     ++s.posted;
   }
 
@@ -219,6 +242,7 @@ class Sim final : public SimDevice {
       const std::uint64_t from = std::max(s.ready_ns, head.issued_ns);
       const std::uint64_t until = finish(head.event);
       s.ready_ns = std::max(from, until);
+      if (until > from) s.link_end_ns = 0;
       s.gate_ns = std::max(s.gate_ns, until);
       s.finish_ns.push_back(s.ready_ns);
       if (head.why == WaitFor::weights) {
@@ -230,16 +254,16 @@ class Sim final : public SimDevice {
     return false;
   }
 
-  // What happens next: a stream's operation ends, or the head of its queue begins.
+  // What happens next: a stream's operation ends or rests, or the head of its queue begins.
   struct Next {
     Stream* stream = nullptr;
-    bool ends = false;
     std::uint64_t at_ns = 0, due_ns = 0;
 
     // Ends before beginnings, and those in the order in which they became due; the earlier stream
     // among equals.
     bool before(const Next& other) const {
-      return std::tuple(at_ns, !ends, due_ns) < std::tuple(other.at_ns, !other.ends, other.due_ns);
+      return std::tuple(at_ns, !stream->runs, due_ns) <
+             std::tuple(other.at_ns, !other.stream->runs, other.due_ns);
     }
   };
 
@@ -257,8 +281,7 @@ class Sim final : public SimDevice {
         passed = passed || shorter;
         Next one{.stream = &s};
         if (s.runs) {
-          one.ends = true;
-          one.at_ns = server(s.last_on).end_ns();
+          one.at_ns = server(s.last_on).next_ns();
         } else if (ready && !server(s.queue.front().on).works) {
           one.at_ns = std::max({due, s.ready_ns, server(s.queue.front().on).free_ns});
           one.due_ns = due;
@@ -279,32 +302,51 @@ class Sim final : public SimDevice {
     const Next next = look(passed);
     if (!next.stream || next.at_ns > limit_ns) return passed;
     Stream& s = *next.stream;
-    if (next.ends) {
-      end(s);
-    } else {
-      s.runs = true;
-      s.last_on = s.queue.front().on;
-      server(s.last_on).begin(next.at_ns, s.queue.front().cost_ns);
-    }
+    if (!s.runs)
+      begin(s, next.at_ns);
+    else if (server(s.last_on).ends_next())
+      end(s, next.at_ns);
+    else
+      server(s.last_on).rests = true;
     set_paces(next.at_ns);
     return true;
   }
 
-  void end(Stream& s) {
+  void begin(Stream& s, std::uint64_t at_ns) {
+    const Item& item = s.queue.front();
+    s.runs = true;
+    s.last_on = item.on;
+    server(item.on).begin(at_ns, item.cost_ns, reserve(s, item, at_ns));
+  }
+
+  void end(Stream& s, std::uint64_t at_ns) {
     Server& on = server(s.last_on);
-    on.end();
+    on.end(at_ns);
     s.queue.pop_front();
     s.runs = false;
-    s.ready_ns = on.free_ns;
-    if (!is_copy(s.last_on)) s.gate_ns = on.free_ns;
-    s.finish_ns.push_back(on.free_ns);
-    s.keep({on.begin_ns, on.free_ns});
+    s.ready_ns = at_ns;
+    if (!is_copy(s.last_on)) s.gate_ns = at_ns;
+    s.finish_ns.push_back(at_ns);
+    s.keep({on.begin_ns, at_ns});
+  }
+
+  // When a copy may end at the earliest. As on the CPU device, one that was queued before the last one
+  // had the link follows it there, however late that one's bytes were copied.
+  std::uint64_t reserve(Stream& s, const Item& item, std::uint64_t at_ns) {
+    if (item.link_bytes == 0 || !limits_[0]) {
+      s.link_end_ns = 0;
+      return 0;
+    }
+    const bool follows = s.link_end_ns != 0 && item.issued_ns <= s.link_end_ns;
+    s.link_end_ns = limits_[item.on == Resource::d2h]->reserve(follows ? s.link_end_ns : at_ns,
+                                                               item.link_bytes);
+    return s.link_end_ns;
   }
 
   // Kernels and copies to the device are in each other's way where they share cores or memory.
   void set_paces(std::uint64_t at_ns) {
     Server &link = server(Resource::h2d), &compute = server(Resource::compute);
-    const bool both = link.works && compute.works;
+    const bool both = link.active() && compute.active();
     if (link.works) link.go_on(at_ns, both ? machine_.h2d_beside_compute : 1);
     if (compute.works) compute.go_on(at_ns, both ? machine_.compute_beside_h2d : 1);
   }
@@ -325,6 +367,7 @@ class Sim final : public SimDevice {
   std::vector<Stream> streams_;
   std::uint64_t host_ns_ = 0, line_ns_ = 0;
   std::array<Server, kResources> servers_;
+  std::array<std::optional<ThrottledLink>, 2> limits_;  // to the device and back
 };
 
 }  // namespace

@@ -25,18 +25,21 @@ void execute(const ProbeCommand& command) {
   const fs::path to = command.to;
   const std::string name = to.stem().string();
   if (name.empty()) throw InputError("--to {}: must be the path of a file", command.to);
+  if (command.link_gbps && command.device != name_of(DeviceKind::cpu))
+    throw InputError("--link-gbps slows the cpu device down; {} has a link of its own",
+                     command.device);
   AtomicFile file(to);  // before what takes half a minute
   DeviceSpec spec;
   spec.kind = command.device == name_of(DeviceKind::cuda) ? DeviceKind::cuda : DeviceKind::cpu;
-  spec.link_gbps = command.link_gbps;
   const std::unique_ptr<IDevice> device = make_device(spec);
-  const Probed probed =
+  Probed probed =
       probe(*device, name, [](const char* what) { say(fmt::format("measuring {}", what)); });
 
+  probed.machine.link_limit_gbps = command.link_gbps.value_or(0);
   std::string source = fmt::format("Measured by sluice {} on the device {}",
                                    build_info()["version"].get<std::string>(), command.device);
   if (command.link_gbps)
-    source += fmt::format(" with its link slowed down to {} GB/s", *command.link_gbps);
+    source += fmt::format(", for a link slowed down to {} GB/s", *command.link_gbps);
   const std::string text =
       machine_text(probed, {device->info().name, source + fmt::format(", {}.", utc_now())});
   read_machine(parse_yaml(text, command.to));
@@ -55,8 +58,10 @@ void add_probe(CLI::App& app) {
   auto options = std::make_shared<ProbeCommand>();
   command.add_option("--device", options->device, "cpu or cuda: what to measure")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  command.add_option("--link-gbps", options->link_gbps,
-                     "cpu only: measures it with its link slowed down to this rate");
+  command
+      .add_option("--link-gbps", options->link_gbps,
+                  "cpu only: for runs whose link is slowed down to this rate")
+      ->check(CLI::PositiveNumber);
   command.add_option("--to", options->to, "where the figures go; its name is the machine's")
       ->type_name("FILE.yaml")
       ->required();

@@ -92,6 +92,41 @@ TEST_CASE("a kernel and a copy that are in each other's way both take longer") {
   CHECK(device->busy().compute_ns == 200);
 }
 
+TEST_CASE("copies over a link that is slowed down end when it lets them") {
+  Machine machine = round_machine();
+  machine.link_limit_gbps = 0.5;
+  const auto device = make_sim_device(machine);
+  const StreamId lane = device->make_stream(Resource::h2d, "lane");
+  const Event start = device->record(lane);
+  CHECK(device->reached(start));
+  device->copy(lane, transfer(Resource::h2d, 100), nullptr, nullptr, 100);  // 1 .. 201
+  device->copy(lane, transfer(Resource::h2d, 100), nullptr, nullptr, 100);  // 201 .. 401
+  device->sync(device->record(lane));
+  CHECK(device->now_ns() == 401);
+  CHECK(device->busy().h2d_ns == 400);
+}
+
+TEST_CASE(
+    "a copy that rests until its link lets it end is in nobody's way, and late bytes catch up") {
+  Machine machine = round_machine();
+  machine.link_limit_gbps = 0.5;
+  machine.compute_beside_h2d = 0.5;
+  machine.h2d_beside_compute = 0.25;
+  const auto device = make_sim_device(machine);
+  const StreamId lane = device->make_stream(Resource::h2d, "lane");
+  const StreamId compute = device->make_stream(Resource::compute, "compute");
+  for (int i = 0; i < 3; ++i)  // at the earliest until 201, 401 and 601
+    device->copy(lane, transfer(Resource::h2d, 95), nullptr, nullptr, 100);
+  // From 4, 3 of the first copy's 105 being done: that takes 102 * 4 = 408 beside it, until 412; the
+  // second's begins at once, from where 204 of this one's 310 are done, and 212 more are needed: 624.
+  device->enqueue(compute, kernel(300), kNothing);
+  device->sync(device->record(compute));
+  CHECK(device->now_ns() == 624);
+  // The second did 53 of 105 beside it, and ends at 676; the third, which was to end at 601, at 781.
+  device->sync(device->record(lane));
+  CHECK(device->now_ns() == 781);
+}
+
 TEST_CASE("a copy back is in nobody's way") {
   Machine machine = round_machine();
   machine.compute_beside_h2d = machine.h2d_beside_compute = 0.5;

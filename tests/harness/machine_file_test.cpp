@@ -59,9 +59,12 @@ TEST_CASE("a machine's file gives every figure") {
   CHECK(machine.sync_ns == 8000);
 }
 
-TEST_CASE("a machine's link and kernels are not in each other's way unless its file says so") {
+TEST_CASE("a machine's link and kernels are as fast as they are unless its file says so") {
   CHECK(read_text(kGood).compute_beside_h2d == 1);
   CHECK(read_text(kGood).h2d_beside_compute == 1);
+  CHECK(read_text(kGood).link_gbps() == 25);
+  CHECK(read_text(kGood + "link_limit_gbps: 4\n").link_gbps() == 4);
+  CHECK(read_text(kGood + "link_limit_gbps: 40\n").link_gbps() == 25);
   const Machine shared = read_text(kGood + "compute_beside_h2d: 0.75\nh2d_beside_compute: 0.5\n");
   CHECK(shared.compute_beside_h2d == 0.75);
   CHECK(shared.h2d_beside_compute == 0.5);
