@@ -13,18 +13,18 @@ namespace sluice {
 namespace {
 
 // How far each line of execution, the host's first, is known to have come.
-using Clock = std::vector<std::uint64_t>;
+using VectorClock = std::vector<std::uint64_t>;
 
-void join(Clock& into, const Clock& other) {
+void join(VectorClock& into, const VectorClock& other) {
   if (into.size() < other.size()) into.resize(other.size(), 0);
   for (std::size_t i = 0; i < other.size(); ++i) into[i] = std::max(into[i], other[i]);
 }
 
-std::uint64_t component(const Clock& clock, StreamId stream) {
+std::uint64_t component(const VectorClock& clock, StreamId stream) {
   return stream < clock.size() ? clock[stream] : 0;
 }
 
-bool covers(const Clock& clock, const Clock& other) {
+bool covers(const VectorClock& clock, const VectorClock& other) {
   for (StreamId i = 0; i < other.size(); ++i)
     if (component(clock, i) < other[i]) return false;
   return true;
@@ -117,11 +117,11 @@ class Audit final : public DeviceDecorator<AuditDevice> {
  private:
   struct Recorded {
     Event event;  // of the device below
-    Clock now;
+    VectorClock now;
   };
   struct Line {
     const char* name = "";
-    Clock now;
+    VectorClock now;
     std::uint64_t forgotten = 0;    // how many events lie before those in `recorded`
     std::deque<Recorded> recorded;  // from the last one on that the host knows to be reached
   };
@@ -137,7 +137,7 @@ class Audit final : public DeviceDecorator<AuditDevice> {
 
   // Whatever is enqueued from now on comes after it, so the events before tell nothing more.
   void known_to_host(Event event) {
-    Clock& host = lines_[kHostLine].now;
+    VectorClock& host = lines_[kHostLine].now;
     join(host, at(event).now);
     for (Line& line : lines_)
       for (; line.recorded.size() > 1 && covers(host, line.recorded[1].now); ++line.forgotten)
@@ -146,7 +146,7 @@ class Audit final : public DeviceDecorator<AuditDevice> {
 
   // Everything that the host did before comes before what it enqueues now.
   void perform(StreamId stream, const Op& op) {
-    Clock& now = lines_[stream].now;
+    VectorClock& now = lines_[stream].now;
     join(now, lines_[kHostLine].now);
     if (now.size() <= stream) now.resize(stream + std::size_t{1}, 0);
     const Access access{stream, ++now[stream], op.name, op.unit};
@@ -171,7 +171,7 @@ class Audit final : public DeviceDecorator<AuditDevice> {
     const auto size = sizes_.find(memory);
     if (size == sizes_.end()) return;
     const Range range = range_of(memory, size->second);
-    const Clock& now = lines_[kHostLine].now;
+    const VectorClock& now = lines_[kHostLine].now;
     const Access release{kHostLine, component(now, kHostLine), what, kNoUnit};
     memory_.for_each(range, [&](Range piece, Shadow& shadow) {
       check(Race::Kind::freed, shadow.write, release, now, piece);
@@ -181,7 +181,7 @@ class Audit final : public DeviceDecorator<AuditDevice> {
     sizes_.erase(size);
   }
 
-  void check(Race::Kind kind, const Access& earlier, const Access& later, const Clock& now,
+  void check(Race::Kind kind, const Access& earlier, const Access& later, const VectorClock& now,
              Range range) {
     if (earlier.at <= component(now, earlier.stream)) return;
     if (!seen_.emplace(kind, earlier.name, later.name).second) return;

@@ -19,7 +19,6 @@ namespace {
 
 // A window of this many positions, or what the model has.
 constexpr std::uint32_t kWindow = 1024;
-constexpr std::uint64_t kMostTextBytes = 1ull << 30;
 
 struct EvalCommand {
   ExperimentOptions experiment;

@@ -1,6 +1,7 @@
 // Options that several subcommands share, and what they say about an experiment.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,9 @@
 #include "harness/settings.hpp"
 
 namespace sluice {
+
+// Of a text that an option names.
+inline constexpr std::uint64_t kMostTextBytes = 1ull << 30;
 
 // PATH, or synthetic:NAME[:SEED], as an experiment says it; `option` names it in errors.
 std::vector<Override> model_overrides(const std::string& model, const std::string& option);

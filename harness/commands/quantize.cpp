@@ -8,6 +8,7 @@
 #include "core/weights/hash.hpp"
 #include "core/weights/quantised_copy.hpp"
 #include "harness/commands/commands.hpp"
+#include "harness/commands/options.hpp"
 #include "harness/evaluation.hpp"
 #include "harness/paths.hpp"
 #include "harness/progress.hpp"
@@ -35,7 +36,6 @@ Encoding encoding_of(const std::string& name) {
 constexpr std::uint32_t kCalibrationWindow = 512;
 constexpr std::uint64_t kCalibrationTokens = 32 * std::uint64_t{kCalibrationWindow};
 constexpr std::size_t kLeastWindows = 8;
-constexpr std::uint64_t kMostTextBytes = 1ull << 30;
 
 struct CalibrationText {
   CalibrationWindows windows;

@@ -8,8 +8,8 @@ namespace {
 using Reach = RecordingDevice::Reach;
 
 // Four layers: 1 3 5 7 attention of 1024 bytes, 2 4 6 8 mlp of 2304 bytes, 9 the head.
-struct Rig {
-  explicit Rig(EngineOptions options, std::uint32_t budget = 4, std::uint32_t lanes = 1)
+struct GuessRig {
+  explicit GuessRig(EngineOptions options, std::uint32_t budget = 4, std::uint32_t lanes = 1)
       : bench(device, {.layers = 4}), walker(bench) {
     policy.on_layout = [=](const ModelView&, const Budget&) { return Layout{.lanes = lanes}; };
     policy.on_before = [this](const Step&, Actions& actions) {
@@ -28,7 +28,7 @@ struct Rig {
       if (call.what == "load" && call.unit == unit) sum += call.bytes;
     return sum;
   }
-  ~Rig() {
+  ~GuessRig() {
     engine.reset();
     CHECK(walker.wrong_reads() == 0);
   }
@@ -44,7 +44,7 @@ struct Rig {
 }  // namespace
 
 TEST_CASE("guesses fill their window and no more until it is reached") {
-  Rig rig({.chunk_bytes = 256, .guess_window_bytes = 1024 + 512});
+  GuessRig rig({.chunk_bytes = 256, .guess_window_bytes = 1024 + 512});
   rig.wishes = {3, 4, 5};
   rig.walker.step(*rig.engine, {1}, {2});
   CHECK(rig.loaded(1) == 1024);
@@ -61,7 +61,7 @@ TEST_CASE("guesses fill their window and no more until it is reached") {
 }
 
 TEST_CASE("a guess does not go ahead of what is certain") {
-  Rig rig({});
+  GuessRig rig({});
   rig.wishes = {3, 2};
   rig.walker.step(*rig.engine, {1}, {2});
   std::vector<UnitId> order;
@@ -74,7 +74,7 @@ TEST_CASE("a needed guess is issued at once and waited for") {
   for (const std::uint32_t lanes : {0u, 1u, 3u})
     for (const std::uint64_t window : {0, 512}) {
       CAPTURE(lanes, window);
-      Rig rig({.chunk_bytes = 256, .guess_window_bytes = window}, 4, lanes);
+      GuessRig rig({.chunk_bytes = 256, .guess_window_bytes = window}, 4, lanes);
       rig.wishes = {4};
       rig.walker.step(*rig.engine, {1});
       CHECK(rig.loaded(4) == window);
@@ -86,7 +86,7 @@ TEST_CASE("a needed guess is issued at once and waited for") {
 }
 
 TEST_CASE("a guess that becomes certain is issued when it is wished for again") {
-  Rig rig({.guess_window_bytes = 0});
+  GuessRig rig({.guess_window_bytes = 0});
   rig.wishes = {4, 6};
   rig.walker.step(*rig.engine, {1});
   CHECK(rig.loaded(4) == 0);
@@ -100,7 +100,7 @@ TEST_CASE("a guess that becomes certain is issued when it is wished for again") 
 TEST_CASE("an evicted guess is cancelled and counted apart") {
   for (const std::uint64_t window : {0, 512}) {
     CAPTURE(window);
-    Rig rig({.chunk_bytes = 256, .guess_window_bytes = window, .poison = window == 0});
+    GuessRig rig({.chunk_bytes = 256, .guess_window_bytes = window, .poison = window == 0});
     rig.wishes = {4};
     rig.walker.step(*rig.engine, {1});
     rig.drops = {4};
@@ -117,7 +117,7 @@ TEST_CASE("an evicted guess is cancelled and counted apart") {
 }
 
 TEST_CASE("a wish dropped in the hook that made it is never issued") {
-  Rig rig({});
+  GuessRig rig({});
   rig.policy.on_before = [](const Step& step, Actions& actions) {
     if (step.index != 0) return;
     CHECK(actions.prefetch(2) == Asked::accepted);
@@ -132,7 +132,7 @@ TEST_CASE("a wish dropped in the hook that made it is never issued") {
 }
 
 TEST_CASE("hints of a router are guesses unless a lease is known to need them") {
-  Rig rig({.guess_window_bytes = 0});
+  GuessRig rig({.guess_window_bytes = 0});
   rig.policy.on_routed = [](std::span<const UnitId> units, Actions& actions) {
     for (UnitId unit : units) static_cast<void>(actions.prefetch(unit));
   };

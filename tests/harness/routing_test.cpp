@@ -17,7 +17,7 @@ using test::ScratchDir;
 
 const std::string kTrace = std::string(SLUICE_TEST_DATA) + "/routing/route_trace.csv";
 
-const std::string kExperiment =
+const std::string kRecordedRun =
     "model: {synthetic: tiny-moe, routing: {zipf: 1.2}}\npolicy: expert_lru\n"
     "budget: {expert_slots: 12}\n"
     "generation: {prompts: [{random: 9}, {random: 4}], max_new_tokens: 12, ignore_eos: true}\n"
@@ -27,7 +27,7 @@ const std::string kExperiment =
 
 TEST_CASE("a profiled run replays to its own figures") {
   const ScratchDir dir;
-  const std::string yaml = dir.write("x.yaml", kExperiment), routing = dir.path() / "r.csv";
+  const std::string yaml = dir.write("x.yaml", kRecordedRun), routing = dir.path() / "r.csv";
   const Finished run = run_sluice({"profile", yaml, "--routing", routing, "--json"});
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
@@ -94,7 +94,7 @@ TEST_CASE("a replay says what it lacks") {
                       "--expert-slots", "6"}),
              Contains("48 layers of 128 experts; the model has 4 of 8"));
   const ScratchDir dir;
-  const std::string yaml = dir.write("x.yaml", kExperiment);
+  const std::string yaml = dir.write("x.yaml", kRecordedRun);
   const Finished dense = run_sluice({"run", yaml, "--set", "model.synthetic=tiny-dense"});
   CHECK(dense.exit_code == 2);
   CHECK_THAT(dense.err, Contains("has no experts"));

@@ -7,18 +7,10 @@
 #include "tests/catch.hpp"
 #include "tests/ops/bed.hpp"
 #include "tests/ops/reference.hpp"
+#include "tests/ops/sampling_params.hpp"
 
 namespace sluice::test {
 namespace {
-
-SamplingParams with(float temperature, std::int32_t top_k = 0, float top_p = 1, float min_p = 0) {
-  SamplingParams params;
-  params.temperature = temperature;
-  params.top_k = top_k;
-  params.top_p = top_p;
-  params.min_p = min_p;
-  return params;
-}
 
 // The state of a few sequences as a device holds it.
 struct State {

@@ -8,6 +8,7 @@
 #include "models/ops/philox.hpp"
 #include "tests/catch.hpp"
 #include "tests/ops/reference.hpp"
+#include "tests/ops/sampling_params.hpp"
 
 namespace sluice::test {
 namespace {
@@ -22,15 +23,6 @@ Ids kept(const std::vector<float>& logits, const SamplingParams& params,
     ids.push_back(candidate.id);
   }
   return ids;
-}
-
-SamplingParams with(float temperature, std::int32_t top_k = 0, float top_p = 1, float min_p = 0) {
-  SamplingParams params;
-  params.temperature = temperature;
-  params.top_k = top_k;
-  params.top_p = top_p;
-  params.min_p = min_p;
-  return params;
 }
 
 // Probabilities as logits.
