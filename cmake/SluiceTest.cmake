@@ -1,10 +1,19 @@
-# sluice_add_test(name SOURCES source... [LIBS library...] [LABEL fast|slow|gpu] [TIMEOUT seconds]
+# sluice_add_test(name SOURCES source... [LIBS library...] [LABEL fast|threads|slow|gpu] [TIMEOUT seconds]
 #                 [DEPENDS target...])
 #
 # Builds the Catch2 executable NAME and registers each of its TEST_CASEs with ctest as "NAME:case". LABEL is
-# `fast` unless told otherwise; with sanitizers, which are slow to build and to run, only these are built. A case that prints "SKIPPED: why" counts as
-# skipped; those labelled `gpu` say so by themselves where there is no GPU. The code sees SLUICE_TEST_DATA, the directory tests/data, SLUICE_TEST_PLUGIN_DIR, where the policies
-# were built, and SLUICE_TEST_BUILD_DIR, the build directory with the executable `sluice`.
+# `fast` unless told otherwise; `threads` is as fast and has several threads at work. Sanitizers are slow to build and to
+# run: with them only these two are built, and with ThreadSanitizer, which finds nothing on one thread, `threads` alone.
+# A case that prints "SKIPPED: why" counts as skipped; those labelled `gpu` say so by themselves where there is no GPU.
+# The code sees SLUICE_TEST_DATA, the directory tests/data, SLUICE_TEST_PLUGIN_DIR, where the policies were built, and
+# SLUICE_TEST_BUILD_DIR, the build directory with the executable `sluice`.
+
+set(SLUICE_BUILT_LABELS fast threads slow gpu)
+if(SLUICE_SANITIZE STREQUAL "thread")
+  set(SLUICE_BUILT_LABELS threads)
+elseif(SLUICE_SANITIZE)
+  set(SLUICE_BUILT_LABELS fast threads)
+endif()
 
 if(Catch2_VERSION VERSION_LESS 3)
   add_library(sluice_catch STATIC "${PROJECT_SOURCE_DIR}/tests/catch_main.cpp")
@@ -21,7 +30,7 @@ endif()
 include(Catch)
 
 # A main() of its own, so that nothing of Catch2's is linked twice.
-add_library(sluice_gpu_main OBJECT "${PROJECT_SOURCE_DIR}/tests/gpu_main.cpp")
+add_library(sluice_gpu_main OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/tests/gpu_main.cpp")
 target_link_libraries(sluice_gpu_main PRIVATE sluice_catch sluice_core)
 
 function(sluice_add_test name)
@@ -35,7 +44,7 @@ function(sluice_add_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  if(SLUICE_SANITIZE AND NOT arg_LABEL STREQUAL "fast")
+  if(NOT arg_LABEL IN_LIST SLUICE_BUILT_LABELS)
     return()
   endif()
   add_executable(${name} ${arg_SOURCES})

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds everything and runs every test; then the fast ones again under ThreadSanitizer and under AddressSanitizer with
-# UndefinedBehaviorSanitizer. The last line is "N passed, N failed, N skipped", summed over the runs.
+# Builds everything and runs every test; then, of those that are fast, the ones with several threads under
+# ThreadSanitizer, and all under AddressSanitizer with UndefinedBehaviorSanitizer (cmake/SluiceTest.cmake tells which
+# these are). The last line is "N passed, N failed, N skipped", summed over the runs.
 #   test.sh [PRESET...]     default: release tsan asan (as root or with sudo where packages are missing)
 # Logs: build/PRESET/{configure,build,test}.log. Tests that need a real model look at $SLUICE_REAL_MODEL.
 set -uo pipefail
