@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "core/error.hpp"
@@ -182,18 +181,4 @@ TEST_CASE("texts that have no place to cut are tokenised all the same") {
     if (std::string_view(unit) != "\xCC\x81\xCC\x96") CHECK(decoded == text);
     CHECK(qwen3().decode(qwen3().encode(decoded)) == decoded);
   }
-}
-
-TEST_CASE("one tokenizer serves several threads") {
-  const std::string text = "The quick brown fox, it's 42 \xE4\xB8\xAD\xE6\x96\x87 <|im_end|>";
-  const std::vector<std::int32_t> ids = qwen3().encode(text);
-  std::vector<int> wrong(4, 0);
-  std::vector<std::thread> threads;
-  for (int& count : wrong) {
-    threads.emplace_back([&count, &text, &ids] {
-      for (int i = 0; i < 50; ++i) count += static_cast<int>(qwen3().encode(text) != ids);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  CHECK(wrong == std::vector<int>(4, 0));
 }
