@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint64_t kMiB = 1ull << 20;
 // A pass over this much comes from a GPU's memory.
 constexpr std::uint64_t kLargeBytes = 256 * kMiB;
+constexpr std::uint64_t kLargestCopy = 32 * kMiB;
 // A matrix as a large model has it.
 constexpr std::uint32_t kSide = 4096;
 constexpr std::uint32_t kMedium = 1024;
@@ -40,11 +41,12 @@ std::uint64_t host_memory_bytes() {
 }
 
 // As many that a pass over them comes from memory, whatever the host's last cache is; some hold 300 MiB.
+// Whole ones of the largest copy, so that copies one behind the other end where the memory does.
 std::uint64_t bytes_beyond_caches() {
   const auto cache = static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
   const std::uint64_t bytes =
       std::clamp(4 * cache, kLargeBytes, std::max(kLargeBytes, host_memory_bytes() / 8));
-  return bytes / (2 * kMiB) * (2 * kMiB);
+  return bytes / kLargestCopy * kLargestCopy;
 }
 
 std::uint64_t whole_ns(double ns) {
@@ -71,7 +73,7 @@ class Prober {
   // Copies of each size one after the other, as a lane issues them.
   RateCurve link(Resource direction) {
     RateCurve curve;
-    for (const std::uint64_t bytes : {kMiB / 16, kMiB / 4, kMiB, 4 * kMiB, 32 * kMiB}) {
+    for (const std::uint64_t bytes : {kMiB / 16, kMiB / 4, kMiB, 4 * kMiB, kLargestCopy}) {
       const std::uint64_t copies = std::clamp<std::uint64_t>(64 * kMiB / bytes, 2, kQueued);
       std::uint64_t at = 0;
       const double ns = best([&] {
