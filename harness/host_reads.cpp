@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kTries = 9;
+constexpr int kReadTries = 9;
 
 // The sum, so that nothing of the reading can be left out.
 std::uint64_t read_part(std::span<const std::uint64_t> words, unsigned part, unsigned parts) {
@@ -25,7 +25,7 @@ std::uint64_t read_part(std::span<const std::uint64_t> words, unsigned part, uns
 
 double gbps_of(std::span<const std::uint64_t> words, unsigned threads) {
   std::uint64_t least_ns = ~std::uint64_t{0};
-  for (int i = 0; i < kTries; ++i) {
+  for (int i = 0; i < kReadTries; ++i) {
     const std::uint64_t begin = steady_now_ns();
     std::atomic<std::uint64_t> sum = 0;
     {

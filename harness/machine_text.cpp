@@ -9,10 +9,10 @@
 namespace sluice {
 namespace {
 
-constexpr std::uint64_t kMiB = 1ull << 20;
+constexpr std::uint64_t kMebibyte = 1ull << 20;
 
 std::string copy_size_text(std::uint64_t bytes) {
-  return bytes % kMiB == 0 ? fmt::format("{}MiB", bytes / kMiB)
+  return bytes % kMebibyte == 0 ? fmt::format("{}MiB", bytes / kMebibyte)
                            : fmt::format("{}KiB", bytes / 1024);
 }
 
@@ -25,7 +25,7 @@ struct FigureText {
   std::string operator()(std::string Machine::*figure) const { return machine.*figure; }
   std::string operator()(double Machine::*figure) const { return rate_text(machine.*figure); }
   std::string operator()(std::uint64_t Machine::*figure) const {
-    return key.type == KeyType::size ? fmt::format("{}MiB", machine.*figure / kMiB)
+    return key.type == KeyType::size ? fmt::format("{}MiB", machine.*figure / kMebibyte)
                                      : fmt::format("{}", machine.*figure);
   }
   std::string operator()(RateCurve Machine::*figure) const {
