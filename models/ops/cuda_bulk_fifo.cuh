@@ -86,7 +86,7 @@ class BulkFifo {
     if (threadIdx.x == 0) {
       for (int i = 0; i < depth; ++i) {
         Mbarrier::init(full_ + i * 8, Format::kHasGroups ? 1 + kWarp : 1);
-        Mbarrier::init(empty_ + i * 8, Step::kWarps);
+        Mbarrier::init(empty_ + i * 8, Step::kThreads);
       }
 #if __CUDA_ARCH__ >= 900
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -110,6 +110,7 @@ class BulkFifo {
       for (int step = 0; step < steps; ++step) {
         const uint32_t full = full_ + place.slot * 8, to = at_ + place.slot * Bulk::kBytes;
         Mbarrier::wait(empty_ + place.slot * 8, place.parity);
+        fence_bulk_copies();
         if (lane == 0) Mbarrier::arrive_expecting(full, kGroupRows * Bulk::kRowBytes);
         __syncwarp();
         if (lane < kGroupRows) copy_row(to + lane * Bulk::kRowStride, row, full);
@@ -147,8 +148,9 @@ class BulkFifo {
       const uint2 upper = shared_pair(scales), lower = shared_pair(scales + 8 * Bulk::kScaleStride);
       step.set_groups({upper.x, lower.x, upper.y, lower.y});
     }
-    __syncwarp();
-    if (lane == 0) Mbarrier::arrive(empty_ + place_.slot * 8);
+    // Each lane for itself. One could for its warp, but racecheck would not follow it, and it takes no less
+    // time.
+    Mbarrier::arrive(empty_ + place_.slot * 8);
     place_.move_on(depth_);
   }
 
@@ -160,6 +162,12 @@ class BulkFifo {
             "r"(to),
         "l"(from), "r"(Bulk::kRowBytes), "r"(full)
         : "memory");
+#endif
+  }
+  // What was read here before comes before what bulk copies write, which are of another proxy.
+  __device__ static void fence_bulk_copies() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
   }
   __device__ static void copy_scales(uint32_t to, const std::byte* from) {
