@@ -98,7 +98,8 @@ class BulkFifo {
   // By the last warp: asks for all steps of the block's items.
   __device__ void ask() const {
     const int lane = threadIdx.x % kWarp, steps = Step::count(matrix_.k);
-    RingPlace place{0, 1};
+    RingPlace place{0, 1}, coming;
+    int under_way = 0;
     for (std::uint32_t item = blockIdx.x; item < items_; item += gridDim.x) {
       const std::byte* row = Format::codes(matrix_, row_of_(item, lane % kGroupRows));
       // Scales are too little to be worth bulk copies: four lanes copy those of a row.
@@ -109,6 +110,12 @@ class BulkFifo {
           scales[i] = Format::groups(matrix_, row_of_(item, lane / 4 + i * 8)) + lane % 4 * 16;
       for (int step = 0; step < steps; ++step) {
         const uint32_t full = full_ + place.slot * 8, to = at_ + place.slot * Bulk::kBytes;
+        if (under_way == kUnderWay) {
+          Mbarrier::wait(full_ + coming.slot * 8, coming.parity);
+          coming.move_on(depth_);
+        } else {
+          ++under_way;
+        }
         Mbarrier::wait(empty_ + place.slot * 8, place.parity);
         fence_bulk_copies();
         if (lane == 0) Mbarrier::arrive_expecting(full, kGroupRows * Bulk::kRowBytes);
@@ -155,6 +162,10 @@ class BulkFifo {
   }
 
  private:
+  // Steps of a block that memory is asked for at a time: what is behind more than keep it busy comes later
+  // than it could, and activations are.
+  static constexpr int kUnderWay = 2;
+
   __device__ static void copy_row(uint32_t to, const std::byte* from, uint32_t full) {
 #if __CUDA_ARCH__ >= 900
     asm volatile(

@@ -71,6 +71,7 @@ class RowsInPlace {
     const void* const from =
         kWholeSteps || at < k_ ? static_cast<const void*>(of_token_[tile] + at) : kZeroPiece;
     eight = static_cast<const uint4*>(from)[i];
+    Format::prepare(eight);
   }
 
  private:
@@ -97,12 +98,18 @@ class StagedRows {
     return column / Step::kSpan * Step::kSpan + (eight % kEights * 4 + eight / kEights) * 8;
   }
 
+  __device__ static Eight<T> prepared(Eight<T> values) {
+    Format::prepare(*reinterpret_cast<uint4*>(&values));
+    return values;
+  }
+
   __device__ StagedRows(const T* staged, std::uint32_t tokens, std::uint32_t k) {
     const std::uint32_t token = threadIdx.x % kWarp / 4;
     has_token_ = token < tokens;
-    const std::uint32_t at =
-        (has_token_ ? token : 0) * width(k) + Step::first_of_warp() + threadIdx.x % 4 * 8;
-    from_ = static_cast<uint32_t>(__cvta_generic_to_shared(staged + at));
+    first_ = static_cast<uint32_t>(
+        __cvta_generic_to_shared(staged + Step::first_of_warp() + threadIdx.x % 4 * 8));
+    row_bytes_ = width(k) * sizeof(T);
+    from_ = first_ + (has_token_ ? token : 0) * row_bytes_;
   }
   // A lane without a token leaves `eight` alone, and makes sums that are nobody's. A predicate in
   // place of a branch: mma is for all lanes.
@@ -111,17 +118,27 @@ class StagedRows {
                  : "+r"(eight.x), "+r"(eight.y), "+r"(eight.z), "+r"(eight.w)
                  : "r"(from_ + (weight + i * 32) * int(sizeof(T))), "r"(uint32_t{has_token_}));
   }
+  // What of a token stands beside one fragment of a piece: beside another one in each four lanes.
+  __device__ void load_of_fragments(uint32_t (&four)[2], std::uint32_t token, int weight) const {
+    const int fragment = threadIdx.x % kWarp / 4;
+    const int at = weight + fragment / 2 * 32 + fragment % 2 * 4;
+    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];"
+                 : "=r"(four[0]), "=r"(four[1])
+                 : "r"(first_ + token * row_bytes_ + at * int(sizeof(T))));
+  }
 
  private:
-  uint32_t from_;
+  uint32_t first_, row_bytes_, from_;
   bool has_token_;
 };
 
-// The sums of each token's activations over groups of weights, for codes that come with a surplus that
-// is the same for a whole group: surplus x that sum has to be taken from a product's sum. A warp keeps
-// those of its own columns, which come with the first group of rows that it multiplies. (To make them
-// before took longer: it is then what everything waits for.)
-template <typename Format, typename Step, int kTiles>
+// The sums of each token's activations over groups of weights, for codes with zero points: zero point x
+// that sum has to be taken from a product's sum. A warp keeps those of its own columns.
+//
+// A sum is made of those of what stands beside each fragment, which are products with ones; neighbours are
+// added first. Of staged rows one instruction makes those of all eight fragments, before the first group of
+// rows is multiplied; where rows are they come with that, eight tokens at a time.
+template <typename T, typename Format, typename Step, int kTiles>
 class GroupSums {
  public:
   __host__ __device__ static std::size_t bytes(std::uint32_t k) {
@@ -131,69 +148,119 @@ class GroupSums {
   // In shared memory: [group][kTiles][kTokensPerTile].
   __device__ explicit GroupSums(float* of) : of_(of) {}
 
-  // Of the two tokens whose sums a lane has; of the group that a step's piece at `weight` is in.
-  __device__ void keep(int tile, int weight, float2 sums) {
-    if (threadIdx.x % kWarp < 4) *at(tile, weight) = sums;
+  __device__ void make(const StagedRows<T, Format, Step>& x, std::uint32_t tokens,
+                       std::uint32_t k) {
+    static_assert(kTiles == 1);
+    constexpr int kSteps = 2;  // at once, since each instruction waits for the one before
+    const int last = int(Step::count(k) - 1) * Step::kWeights;
+    for (int first = 0; first <= last; first += kSteps * Step::kWeights)
+      for (std::uint32_t token = 0; token < tokens; ++token) {
+        float sums[kSteps][Step::kPieces];
+        const auto each = [&](auto f) {
+#pragma unroll
+          for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+            for (int p = 0; p < Step::kPieces; ++p)
+              f(sums[step][p], min(first + step * Step::kWeights, last), p);
+        };
+        each([&](float& sum, int weight, int p) {
+          uint32_t four[2];
+          x.load_of_fragments(four, token, weight + p * Step::kSpan);
+          float of_two[4];
+          add_up(of_two, four);
+          sum = of_two[0] + of_two[1];
+        });
+        each([](float& sum, int, int) { sum += __shfl_xor_sync(kAllLanes, sum, 1); });
+        each([](float& sum, int, int) { sum += __shfl_xor_sync(kAllLanes, sum, 2); });
+        if (threadIdx.x % kWarp == 0)
+          each([&](float sum, int weight, int p) { of_group(weight, p, 0)[token] = sum; });
+      }
+    __syncwarp();
   }
-  // After a __syncwarp().
-  __device__ float2 kept(int tile, int weight) const { return *at(tile, weight); }
+  // The same of one group, `fours` being beside each fragment.
+  __device__ float2 make(int weight, int p, int tile, const uint32_t (&fours)[8][2]) {
+    float2 sums[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      float of_four[4];
+      add_up(of_four, fours[i]);
+      sums[i] = make_float2(of_four[0], of_four[1]);
+    }
+#pragma unroll
+    for (int step = 1; step < 8; step *= 2)
+#pragma unroll
+      for (int i = 0; i < 8; i += 2 * step) {
+        sums[i].x += sums[i + step].x;
+        sums[i].y += sums[i + step].y;
+      }
+    if (threadIdx.x % kWarp < 4) of_lane(weight, p, tile) = sums[0];
+    return sums[0];
+  }
+  // Of the two tokens whose sums a lane has; of the group of a step's piece p. After a __syncwarp().
+  __device__ float2 kept(int weight, int p, int tile) const { return of_lane(weight, p, tile); }
 
  private:
-  __device__ float2* at(int tile, int weight) const {
-    const std::uint32_t group =
-        std::uint32_t(weight + Step::first_of_warp()) / std::uint32_t(kGroupWeights);
-    return reinterpret_cast<float2*>(of_ + (group * kTiles + tile) * kTokensPerTile) +
-           threadIdx.x % 4;
+  // Each of the sums of what stands beside a fragment.
+  __device__ static void add_up(float (&sums)[4], const uint32_t (&four)[2]) {
+    constexpr FragmentA ones{Format::kLowerOnes, Format::kLowerOnes, Format::kUpperOnes,
+                             Format::kUpperOnes};
+    mma_first(sums, ones, four, T{});
+  }
+  __device__ float* of_group(int weight, int p, int tile) const {
+    const std::uint32_t group = std::uint32_t(weight) / std::uint32_t(kGroupWeights) +
+                                threadIdx.x / kWarp * Step::kPieces + p;
+    return of_ + (group * kTiles + tile) * kTokensPerTile;
+  }
+  __device__ float2& of_lane(int weight, int p, int tile) const {
+    return reinterpret_cast<float2*>(of_group(weight, p, tile))[threadIdx.x % 4];
   }
   float* of_;
 };
 
 // sums += a step's pieces times the same columns of the tokens' activations; the step begins at
-// `weight`. `group_sums` are made and kept where kFirst, and taken from there otherwise.
-template <bool kFirst, typename T, typename Format, typename Step, int kTiles, typename X>
+// `weight`. `group_sums` are made where kFirst, and taken from there otherwise. `eights` are where
+// activations come to, and zeros where none do. With kOneToken alone the first token's sums matter.
+template <bool kFirst, bool kOneToken, typename T, typename Format, typename Step, int kTiles,
+          typename X, typename Sums>
 __device__ inline void multiply_step(float (&sums)[kTiles][4], const StepPieces<Format, Step>& step,
-                                     const X& x, int weight,
-                                     GroupSums<Format, Step, kTiles>& group_sums) {
-  constexpr FragmentA ones{kOnes<T>, kOnes<T>, kOnes<T>, kOnes<T>};
+                                     const X& x, int weight, Sums& group_sums,
+                                     uint4 (&eights)[Step::kPieces][kTiles]) {
 #pragma unroll
   for (int p = 0; p < Step::kPieces; ++p) {
     const auto &upper = step.upper[p], &lower = step.lower[p];
-    const int at = weight + p * Step::kSpan;
-    float of_group[kTiles][4], of_ones[kTiles][4];
-    uint4 eight[kTiles] = {};
+    float of_group[kTiles][4];
+    uint32_t fours[kTiles][Format::kPieceWeights / 4][2];
     Format::for_fragments(upper, lower, [&](int i, const FragmentA& a) {
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
-        if (i % 2 == 0) x.load(eight[tile], tile, at, i / 2);
-        uint32_t four[2] = {word_of(eight[tile], i % 2 * 2), word_of(eight[tile], i % 2 * 2 + 1)};
+        uint4& eight = eights[p][tile];
+        if (i % 2 == 0) x.load(eight, tile, weight + p * Step::kSpan, i / 2);
+        auto& four = fours[tile][i];
+        four[0] = word_of(eight, i % 2 * 2);
+        four[1] = word_of(eight, i % 2 * 2 + 1);
         Format::order(four);
-        if constexpr (!Format::kHasGroups) {
+        if constexpr (!Format::kHasGroups)
           mma(sums[tile], a, four, T{});
-        } else if (i == 0) {
+        else if (i == 0)
           mma_first(of_group[tile], a, four, T{});
-          if constexpr (kFirst) mma_first(of_ones[tile], ones, four, T{});
-        } else {
+        else
           mma(of_group[tile], a, four, T{});
-          if constexpr (kFirst) mma(of_ones[tile], ones, four, T{});
-        }
       }
     });
     if constexpr (Format::kHasGroups) {
       const float scales[2] = {Format::scale(upper), Format::scale(lower)};
-      const float surplus[2] = {Format::surplus(upper), Format::surplus(lower)};
+      const float zeros[2] = {Format::zero(upper), Format::zero(lower)};
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
         float2 group_sum;
-        if constexpr (kFirst) {
-          group_sum = make_float2(of_ones[tile][0], of_ones[tile][1]);
-          group_sums.keep(tile, at, group_sum);
-        } else {
-          group_sum = group_sums.kept(tile, at);
-        }
+        if constexpr (kFirst)
+          group_sum = group_sums.make(weight, p, tile, fours[tile]);
+        else
+          group_sum = group_sums.kept(weight, p, tile);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < 4; i += kOneToken ? 2 : 1) {
           const float codes =
-              fmaf(-surplus[i / 2], i % 2 == 0 ? group_sum.x : group_sum.y, of_group[tile][i]);
+              fmaf(-zeros[i / 2], i % 2 == 0 ? group_sum.x : group_sum.y, of_group[tile][i]);
           sums[tile][i] = fmaf(scales[i / 2], codes, sums[tile][i]);
         }
       }

@@ -75,7 +75,7 @@ __host__ __device__ SharedAreas shared_areas(const LinearArgs& args) {
   SharedAreas at;
   at.group_sums = PartialSums<kWarps<Format>, kTiles>::bytes(args.rows);
   at.staged = at.group_sums;
-  if (Format::kHasGroups) at.staged += GroupSums<Format, Step<Format>, kTiles>::bytes(args.k);
+  if (Format::kHasGroups) at.staged += GroupSums<T, Format, Step<Format>, kTiles>::bytes(args.k);
   at.end = at.staged;
   if (kStaged) at.end += args.rows * Staged<T, Format>::width(args.k) * sizeof(T);
   return at;
@@ -83,7 +83,8 @@ __host__ __device__ SharedAreas shared_areas(const LinearArgs& args) {
 
 // Blocks stay and take group after group of 16 rows of weights, reading ahead across groups and, at
 // the start, while the kernel before still runs. The warps' shares of k are summed in ascending order.
-template <typename T, typename Format, int kTiles, bool kStaged, bool kWholeSteps, bool kBulk>
+template <typename T, typename Format, int kTiles, bool kStaged, bool kOneToken, bool kWholeSteps,
+          bool kBulk>
 __global__ void __launch_bounds__(Step<Format>::kThreads + (kBulk ? kWarp : 0), kBlocks<Format>)
     few_rows_kernel(const FewRowsArgs args) {
   using S = Step<Format>;
@@ -91,6 +92,7 @@ __global__ void __launch_bounds__(Step<Format>::kThreads + (kBulk ? kWarp : 0), 
   const LinearArgs& linear = args.linear;
   const StoredMatrix matrix{linear.weight, linear.scales, linear.k};
   const bool gated = args.gated_out != nullptr;
+  const std::uint32_t tokens = kOneToken ? 1 : linear.rows;
 
   const MatrixRows<Format> rows(matrix, linear.n, gated);
   const auto row_of = [&](std::uint32_t group, std::uint32_t i) {
@@ -127,19 +129,21 @@ __global__ void __launch_bounds__(Step<Format>::kThreads + (kBulk ? kWarp : 0), 
   }
   const auto x = [&] {
     if constexpr (kStaged)
-      return Staged<T, Format>(staged, linear.rows, linear.k);
+      return Staged<T, Format>(staged, tokens, linear.k);
     else
       return RowsInPlace<T, Format, S, kTiles, kWholeSteps>(
-          linear.rows, linear.k, [&](std::uint32_t token) {
+          tokens, linear.k, [&](std::uint32_t token) {
             return static_cast<const T*>(linear.x) + std::size_t{token} * linear.k;
           });
   }();
-  GroupSums<Format, S, kTiles> group_sums(reinterpret_cast<float*>(behind + areas.group_sums));
-  PartialSums<kWarps<Format>, kTiles> partial(reinterpret_cast<float*>(behind), linear.rows);
+  GroupSums<T, Format, S, kTiles> group_sums(reinterpret_cast<float*>(behind + areas.group_sums));
+  if constexpr (Format::kHasGroups && kStaged) group_sums.make(x, tokens, linear.k);
+  PartialSums<kWarps<Format>, kTiles> partial(reinterpret_cast<float*>(behind), tokens);
 
   const std::uint32_t group_width = gated ? 8 : kGroupRows;
   const std::uint32_t width = gated ? linear.n / 2 : linear.n;
   float sums[kTiles][4] = {};
+  uint4 eights[S::kPieces][kTiles] = {};
   // Of the threads, the one that finishes a group's first output. The warps take turns.
   std::uint32_t first_finisher = 0;
   static_assert(S::kThreads >= kGroupRows * int(kFewRows));
@@ -150,12 +154,12 @@ __global__ void __launch_bounds__(Step<Format>::kThreads + (kBulk ? kWarp : 0), 
     const std::uint32_t mine = output % group_width, token = output / group_width;
     const std::uint32_t n = group * group_width + mine;
     const std::size_t out_at = std::size_t{token} * width + n;
-    const bool finishes = token < linear.rows && n < width;
+    const bool finishes = token < tokens && n < width;
     const float before = finishes ? residual_at<T>(linear, out_at) : 0.0f;
     for (int weight = 0; weight < int(linear.k); weight += S::kWeights) {
       StepPieces<Format, S> step;
       fifo.take(step);
-      multiply_step<is_first, T>(sums, step, x, weight, group_sums);
+      multiply_step<is_first, kOneToken, T>(sums, step, x, weight, group_sums, eights);
     }
     partial.put(sums);
     sync_first<S::kThreads>();
@@ -171,7 +175,7 @@ __global__ void __launch_bounds__(Step<Format>::kThreads + (kBulk ? kWarp : 0), 
     }
   };
   std::uint32_t group = blockIdx.x;
-  if constexpr (Format::kHasGroups) {
+  if constexpr (Format::kHasGroups && !kStaged) {
     multiply(group, std::true_type());
     group += gridDim.x;
   }
@@ -191,7 +195,7 @@ void with_format(const LinearArgs& args, const F& f) {
       switch (args.encoding) {
         case Encoding::native: return f.template operator()<T, NativeWeights<T>>();
         case Encoding::int8: return f.template operator()<T, Int8Weights<T>>();
-        case Encoding::int4: return f.template operator()<T, Int4Weights<T>>();
+        case Encoding::int4: return f.template operator()<T, Int4Subnormals<T>>();
       }
     }
   });
@@ -207,10 +211,11 @@ bool can_stage(const LinearArgs& args) {
   return can;
 }
 
-template <typename T, typename Format, int kTiles, bool kStaged, bool kWholeSteps, bool kBulk>
+template <typename T, typename Format, int kTiles, bool kStaged, bool kOneToken, bool kWholeSteps,
+          bool kBulk>
 void launch_steps(FewRowsArgs args, const CudaLaunch& on) {
   using S = Step<Format>;
-  const auto kernel = few_rows_kernel<T, Format, kTiles, kStaged, kWholeSteps, kBulk>;
+  const auto kernel = few_rows_kernel<T, Format, kTiles, kStaged, kOneToken, kWholeSteps, kBulk>;
   static const cudaError_t allowed = allow_shared(kernel);
   SLUICE_CUDA_CHECK(allowed);
   const std::size_t behind = shared_areas<T, Format, kTiles, kStaged>(args.linear).end;
@@ -220,14 +225,14 @@ void launch_steps(FewRowsArgs args, const CudaLaunch& on) {
          args.depth * kStepBytes<Format, kBulk> + behind, on.stream, on.overlap, args);
 }
 
-template <typename T, typename Format, int kTiles, bool kStaged>
+template <typename T, typename Format, int kTiles, bool kStaged, bool kOneToken>
 void launch_few_rows(const FewRowsArgs& args, const CudaLaunch& on) {
   if (args.linear.k % Step<Format>::kWeights != 0)
-    return launch_steps<T, Format, kTiles, kStaged, false, false>(args, on);
+    return launch_steps<T, Format, kTiles, kStaged, kOneToken, false, false>(args, on);
   if constexpr (kStaged)
     if (on.overlap && BulkStep<Format, Step<Format>>::can(args.linear.k))
-      return launch_steps<T, Format, kTiles, kStaged, true, true>(args, on);
-  launch_steps<T, Format, kTiles, kStaged, true, false>(args, on);
+      return launch_steps<T, Format, kTiles, kStaged, kOneToken, true, true>(args, on);
+  launch_steps<T, Format, kTiles, kStaged, kOneToken, true, false>(args, on);
 }
 
 void launch_few_rows(FewRowsArgs args, const CudaLaunch& on) {
@@ -238,12 +243,16 @@ void launch_few_rows(FewRowsArgs args, const CudaLaunch& on) {
   args.stage.rows = linear.rows;
   args.stage.k = linear.k;
   with_format(linear, [&]<typename T, typename Format>() {
-    if (can_stage(linear))
-      launch_few_rows<T, Format, 1, true>(args, on);
+    // Of what takes the most instructions there is a kernel with none for a second token.
+    constexpr bool kHasOneToken = Format::kHasGroups;
+    if (can_stage(linear) && linear.rows == 1)
+      launch_few_rows<T, Format, 1, true, kHasOneToken>(args, on);
+    else if (can_stage(linear))
+      launch_few_rows<T, Format, 1, true, false>(args, on);
     else if (linear.rows <= kTokensPerTile)
-      launch_few_rows<T, Format, 1, false>(args, on);
+      launch_few_rows<T, Format, 1, false, false>(args, on);
     else
-      launch_few_rows<T, Format, 2, false>(args, on);
+      launch_few_rows<T, Format, 2, false, false>(args, on);
   });
 }
 

@@ -43,18 +43,18 @@ class RowStage {
     for (std::uint32_t row = 0; row < args_.rows; ++row) {
       const T* const from = static_cast<const T*>(args_.x) + std::size_t{row} * args_.k;
       float squares = 0;
-      for (std::uint32_t c = 0; column(c) < end_; c += kHeld) {
-        Eight<T> values[kHeld];
+      for (std::uint32_t c = 0; column(c) < end_; c += kAtOnce) {
+        Eight<T> values[kAtOnce];
 #pragma unroll
-        for (std::uint32_t i = 0; i < kHeld; ++i)
+        for (std::uint32_t i = 0; i < kAtOnce; ++i)
           if (column(c + i) < end_)
             values[i] = *reinterpret_cast<const Eight<T>*>(from + column(c + i));
 #pragma unroll
-        for (std::uint32_t i = 0; i < kHeld; ++i) {
+        for (std::uint32_t i = 0; i < kAtOnce; ++i) {
           if (column(c + i) >= end_) continue;
           add_squares(squares, values[i]);
           *reinterpret_cast<Eight<T>*>(staged + row * width + Rows::place(column(c + i))) =
-              values[i];
+              args_.norm_weight ? values[i] : Rows::prepared(values[i]);
         }
       }
       for (std::uint32_t i = args_.k + threadIdx.x * 8; i < Rows::columns(args_.k);
@@ -80,6 +80,9 @@ class RowStage {
 
  private:
   static constexpr std::uint32_t kHeld = 2;
+  // Eights of a row that a thread asks for before it needs the first: memory is busy with weights, and
+  // answers late.
+  static constexpr std::uint32_t kAtOnce = 6;
 
   __device__ std::uint32_t column(std::uint32_t c) const { return threadIdx.x * 8 + c * stride_; }
 
@@ -89,9 +92,11 @@ class RowStage {
 #pragma unroll
     for (int e = 0; e < 8; ++e) weights[e] = to_float(held.v[e]);
     if (!holds) load_eight(args_.norm_weight, args_.norm_type, column, args_.k, weights);
-    auto& values = *reinterpret_cast<Eight<T>*>(staged + Rows::place(column));
+    auto& place = *reinterpret_cast<Eight<T>*>(staged + Rows::place(column));
+    Eight<T> values = place;
 #pragma unroll
     for (int e = 0; e < 8; ++e) values.v[e] = normalised(values.v[e], scale, weights[e]);
+    place = Rows::prepared(values);
     if (args_.normed_out && blockIdx.x == 0)
       *reinterpret_cast<Eight<T>*>(static_cast<T*>(args_.normed_out) + std::size_t{row} * args_.k +
                                    column) = values;

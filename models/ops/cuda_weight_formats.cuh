@@ -93,6 +93,8 @@ struct NativeWeights {
   }
   // Puts the activations of four neighbours into the order of a fragment.
   __device__ static void order(uint32_t (&)[2]) {}
+  // Puts eight activations in the range in which they are multiplied.
+  __device__ static void prepare(uint4&) {}
   // The sum of a whole row of products.
   __device__ static float scaled(const StoredMatrix&, std::uint32_t, float sum) { return sum; }
 };
@@ -146,6 +148,7 @@ struct Int8Weights {
     b[1] = __byte_perm(b[0], b[1], 0x7632);
     b[0] = first;
   }
+  __device__ static void prepare(uint4&) {}
   __device__ static float scaled(const StoredMatrix& m, std::uint32_t n, float sum) {
     return sum * reinterpret_cast<const float*>(m.scales)[n];
   }
@@ -220,6 +223,64 @@ struct Int4Weights {
   }
   __device__ static void order(uint32_t (&)[2]) {}
   __device__ static float scaled(const StoredMatrix&, std::uint32_t, float sum) { return sum; }
+};
+
+// Codes that are the bits of numbers as they are, multiples of the least one that T has: below twice the
+// least normal number all are equally far apart. So a fragment of bf16 takes one instruction where both
+// nibbles of a byte are in their places, the upper ones 16 times as large, and nothing but the zero point
+// has to be taken away.
+//
+// What is multiplied with such numbers has to be large, or a product would be less than f32 has: prepare()
+// takes bf16 times 2^64, and 2^60 beside upper nibbles, and scaled() takes that from a sum. Activations may
+// be from 2^-57, below which f32 loses places, to 2^63, whose square it does not have. f16 has no such room,
+// and needs none: its least number is 2^-24.
+template <typename T>
+struct Int4Subnormals : Int4Weights<T> {
+  using typename Int4Weights<T>::Piece;
+  using Int4Weights<T>::kIsHalf;
+
+  __device__ static float zero(const Piece& piece) {
+    return __half2float(__ushort_as_half(static_cast<unsigned short>(piece.group >> 16)));
+  }
+  // A fragment of ones.
+  static constexpr uint32_t kLowerOnes = 0x00010001u;
+  static constexpr uint32_t kUpperOnes = kIsHalf ? 0x00010001u : 0x00100010u;
+
+  // Nibbles n and n + 4 of a word.
+  __device__ static uint32_t pair(uint32_t word, int n) {
+    if constexpr (kIsHalf)
+      return word >> 4 * n & 0x000f000fu;
+    else
+      return word >> n / 2 * 8 & (n % 2 == 0 ? 0x000f000fu : 0x00f000f0u);
+  }
+  template <typename F>
+  __device__ static void for_fragments(const Piece& upper, const Piece& lower, const F& f) {
+#pragma unroll
+    for (int i = 0; i < Int4Weights<T>::kPieceWeights / 4; ++i) {
+      const uint32_t up = word_of(upper.bits, i / 2), low = word_of(lower.bits, i / 2);
+      const int n = i % 2 * 2;
+      f(i, FragmentA{pair(up, n), pair(low, n), pair(up, n + 1), pair(low, n + 1)});
+    }
+  }
+  __device__ static void prepare(uint4& eight) {
+    if constexpr (!kIsHalf) {
+      constexpr uint32_t kBesideLower = 0x5f805f80u, kBesideUpper = 0x5d805d80u;
+      eight.x = times(eight.x, kBesideLower);
+      eight.y = times(eight.y, kBesideUpper);
+      eight.z = times(eight.z, kBesideLower);
+      eight.w = times(eight.w, kBesideUpper);
+    }
+  }
+  __device__ static float scaled(const StoredMatrix&, std::uint32_t, float sum) {
+    return sum * (kIsHalf ? 0x1p24f : 0x1p69f);
+  }
+
+ private:
+  __device__ static uint32_t times(uint32_t a, uint32_t b) {
+    const __nv_bfloat162 product = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&a),
+                                           *reinterpret_cast<const __nv_bfloat162*>(&b));
+    return *reinterpret_cast<const uint32_t*>(&product);
+  }
 };
 
 }  // namespace sluice
