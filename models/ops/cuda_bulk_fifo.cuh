@@ -165,6 +165,7 @@ class BulkFifo {
   // Steps of a block that memory is asked for at a time: what is behind more than keep it busy comes later
   // than it could, and activations are.
   static constexpr int kUnderWay = 2;
+  static_assert(kUnderWay <= kLeastSteps);
 
   __device__ static void copy_row(uint32_t to, const std::byte* from, uint32_t full) {
 #if __CUDA_ARCH__ >= 900

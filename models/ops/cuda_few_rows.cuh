@@ -177,30 +177,25 @@ class GroupSums {
       }
     __syncwarp();
   }
-  // The same of one group, `fours` being beside each fragment.
-  __device__ float2 make(int weight, int p, int tile, const uint32_t (&fours)[8][2]) {
-    float2 sums[8];
+  // Puts the sums of what stands beside the i-th fragment to those before; of all eight they are the first.
+  __device__ static void add_fragment(float2 (&sums)[8], int i, const uint32_t (&four)[2]) {
+    float of_two[4];
+    add_up(of_two, four);
+    sums[i] = make_float2(of_two[0], of_two[1]);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      float of_four[4];
-      add_up(of_four, fours[i]);
-      sums[i] = make_float2(of_four[0], of_four[1]);
+    for (int width = 1; width < 8 && (i + 1) % (2 * width) == 0; width *= 2) {
+      sums[i + 1 - 2 * width].x += sums[i + 1 - width].x;
+      sums[i + 1 - 2 * width].y += sums[i + 1 - width].y;
     }
-#pragma unroll
-    for (int step = 1; step < 8; step *= 2)
-#pragma unroll
-      for (int i = 0; i < 8; i += 2 * step) {
-        sums[i].x += sums[i + step].x;
-        sums[i].y += sums[i + step].y;
-      }
-    if (threadIdx.x % kWarp < 4) of_lane(weight, p, tile) = sums[0];
-    return sums[0];
+  }
+  __device__ void keep(int weight, int p, int tile, float2 sums) {
+    if (threadIdx.x % kWarp < 4) of_lane(weight, p, tile) = sums;
   }
   // Of the two tokens whose sums a lane has; of the group of a step's piece p. After a __syncwarp().
   __device__ float2 kept(int weight, int p, int tile) const { return of_lane(weight, p, tile); }
 
  private:
-  // Each of the sums of what stands beside a fragment.
+  // The sums of what stands beside a fragment.
   __device__ static void add_up(float (&sums)[4], const uint32_t (&four)[2]) {
     constexpr FragmentA ones{Format::kLowerOnes, Format::kLowerOnes, Format::kUpperOnes,
                              Format::kUpperOnes};
@@ -229,15 +224,13 @@ __device__ inline void multiply_step(float (&sums)[kTiles][4], const StepPieces<
   for (int p = 0; p < Step::kPieces; ++p) {
     const auto &upper = step.upper[p], &lower = step.lower[p];
     float of_group[kTiles][4];
-    uint32_t fours[kTiles][Format::kPieceWeights / 4][2];
+    float2 of_fragments[kTiles][8];
     Format::for_fragments(upper, lower, [&](int i, const FragmentA& a) {
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
         uint4& eight = eights[p][tile];
         if (i % 2 == 0) x.load(eight, tile, weight + p * Step::kSpan, i / 2);
-        auto& four = fours[tile][i];
-        four[0] = word_of(eight, i % 2 * 2);
-        four[1] = word_of(eight, i % 2 * 2 + 1);
+        uint32_t four[2] = {word_of(eight, i % 2 * 2), word_of(eight, i % 2 * 2 + 1)};
         Format::order(four);
         if constexpr (!Format::kHasGroups)
           mma(sums[tile], a, four, T{});
@@ -245,6 +238,7 @@ __device__ inline void multiply_step(float (&sums)[kTiles][4], const StepPieces<
           mma_first(of_group[tile], a, four, T{});
         else
           mma(of_group[tile], a, four, T{});
+        if constexpr (kFirst) group_sums.add_fragment(of_fragments[tile], i, four);
       }
     });
     if constexpr (Format::kHasGroups) {
@@ -252,11 +246,8 @@ __device__ inline void multiply_step(float (&sums)[kTiles][4], const StepPieces<
       const float zeros[2] = {Format::zero(upper), Format::zero(lower)};
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
-        float2 group_sum;
-        if constexpr (kFirst)
-          group_sum = group_sums.make(weight, p, tile, fours[tile]);
-        else
-          group_sum = group_sums.kept(weight, p, tile);
+        if constexpr (kFirst) group_sums.keep(weight, p, tile, of_fragments[tile][0]);
+        const float2 group_sum = kFirst ? of_fragments[tile][0] : group_sums.kept(weight, p, tile);
 #pragma unroll
         for (int i = 0; i < 4; i += kOneToken ? 2 : 1) {
           const float codes =

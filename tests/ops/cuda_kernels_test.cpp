@@ -29,6 +29,8 @@ class Gpu {
   std::byte* put(const void* from, std::size_t bytes) {
     memory_.emplace_back(*device_, Buffer::Where::device, bytes, "a test's data");
     REQUIRE(cudaMemcpy(memory_.back().data(), from, bytes, cudaMemcpyHostToDevice) == cudaSuccess);
+    // It may be under way still, and the kernels' stream does not wait for it.
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
     return memory_.back().data();
   }
   std::byte* put(const Tensor& tensor) { return put(tensor.data(), tensor.bytes().size()); }

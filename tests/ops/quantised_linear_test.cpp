@@ -73,6 +73,23 @@ TEST_CASE("linear over codes rounds no weight", "[linear]") {
   });
 }
 
+TEST_CASE("linear over codes takes small and large activations", "[linear]") {
+  // Kernels may multiply with numbers near the ends of a type's range.
+  Seeded random(20260110);
+  CAPTURE(random.seed);
+  for_each_encoding([&](Encoding encoding, const std::string& target) {
+    for (const DType type : {DType::f32, DType::bf16})
+      for (const double scale : {0x1p-50, 0x1p60})
+        for (const std::uint32_t rows : {1u, 2u, 5u, 14u}) {
+          Linear c{type, type, rows, 33, rows < 5 ? 2048u : 576u, false, false, encoding};
+          c.fill(random);
+          for (std::size_t i = 0; i < c.x.size(); ++i) c.x.set(i, c.x.get(i) * scale);
+          INFO(target << ": " << describe(c) << ", times " << scale);
+          CHECK(wrong_results(c) == 0);
+        }
+  });
+}
+
 TEST_CASE("linear over codes gives a row the same bits in every batch", "[linear]") {
   Seeded random(20260108);
   CAPTURE(random.seed);
