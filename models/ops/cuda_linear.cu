@@ -219,8 +219,11 @@ void launch_steps(FewRowsArgs args, const CudaLaunch& on) {
   static const cudaError_t allowed = allow_shared(kernel);
   SLUICE_CUDA_CHECK(allowed);
   const std::size_t behind = shared_areas<T, Format, kTiles, kStaged>(args.linear).end;
-  args.depth = fifo_depth(on, behind, kStepBytes<Format, kBulk>, kBlocks<Format>);
   const std::uint32_t blocks = std::min(args.groups, kBlocks<Format> * on.processors);
+  args.depth = fifo_depth(on, behind, kStepBytes<Format, kBulk>, kBlocks<Format>);
+  // No more steps than a block has, which leaves room beside it for a block of the next kernel.
+  const std::uint32_t steps = divided_up(args.groups, blocks) * S::count(args.linear.k);
+  args.depth = std::clamp(static_cast<int>(steps), kLeastSteps, args.depth);
   launch(kernel, blocks, S::kThreads + (kBulk ? kWarp : 0),
          args.depth * kStepBytes<Format, kBulk> + behind, on.stream, on.overlap, args);
 }
