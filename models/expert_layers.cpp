@@ -77,13 +77,13 @@ void ExpertLayers::route(ILayerProvider& provider, const Step& step, const Weigh
   layer_ = layer;
   router_step_ = step.index;
   router_.begin_layer(layer_);
+  if (decodes() && runs_alone(provider)) return decode_alone(step.needs[0], slab, blocks[0]);
   const std::uint64_t row_bytes = size(config_.hidden) * size_of(type_);
-  const bool for_host = !decodes() || !runs_alone(provider);
   const bool looks =
       decodes() && !provider.is_fixed() && foresight_.is_wanted(provider, step, layer_);
   for (const RowBlock& block : blocks) {
     layers_.router(step.needs[0], slab, block, work_.expert_rows + block.first * row_bytes);
-    router_.choose(layer_, block.first, block.rows.count, for_host, !looks);
+    router_.choose(layer_, block.first, block.rows.count, !looks);
   }
   if (looks) foresight_.look(blocks[0], router_.done());
 }
@@ -92,10 +92,10 @@ void ExpertLayers::run(ILayerProvider& provider, std::size_t place,
                        std::span<const RowBlock> blocks) {
   if (!decodes())
     prefill(provider, place, blocks);
-  else if (provider.is_fixed())
-    decode_fixed(provider);
-  else
+  else if (!provider.is_fixed())
     decode(provider, place);
+  else if (!runs_alone(provider))
+    decode_fixed();
 }
 
 // ---- decoding: the pairs of few rows
@@ -116,11 +116,38 @@ void ExpertLayers::decode(ILayerProvider& provider, std::size_t place) {
   foresight_.tell(provider, router_);
 }
 
-void ExpertLayers::decode_fixed(const ILayerProvider& provider) {
-  count_pairs(runs_alone(provider) ? router_.foreseen(layer_)
-                                   : router_.chosen(router_step_, layer_));
+void ExpertLayers::decode_fixed() {
+  count_pairs(router_.chosen(router_step_, layer_));
   compute(fixed_[layer_index()]);
   combine();
+}
+
+// All of a layer in one operation, but where its experts are not of one encoding.
+void ExpertLayers::decode_alone(UnitId unit, const Weights& slab, const RowBlock& block) {
+  const std::vector<PlacedExpert>& experts = fixed_[layer_index()];
+  const RouteArgs route = router_.args(layer_, 0, rows_);
+  count_pairs(router_.foreseen(layer_));
+  if (!are_alike(experts)) {
+    layers_.router(unit, slab, block, work_.expert_rows);
+    ops_.route(route);
+    compute(experts);
+    return combine();
+  }
+  const std::vector<Range> slabs = joined_ranges(experts);
+  ops_.routed_experts({.router = layers_.router_args(unit, slab, block, work_.expert_rows),
+                       .route = route,
+                       .table = tables_.of(layer_),
+                       .shape = layers_.expert_shape(unit_of(0), experts[0].weights.encoding),
+                       .inner = work_.pair_inner,
+                       .results = work_.pair_results,
+                       .residual = work_.hidden},
+                      slab, reads_of(experts, slabs));
+}
+
+bool ExpertLayers::are_alike(std::span<const PlacedExpert> experts) const {
+  return std::ranges::all_of(experts, [&](const PlacedExpert& one) {
+    return one.weights.encoding == experts[0].weights.encoding;
+  });
 }
 
 void ExpertLayers::count_pairs(std::span<const std::int32_t> ids) {
@@ -182,19 +209,24 @@ void ExpertLayers::compute_encoded(std::span<const PlacedExpert> experts, Encodi
                        .shape = layers_.expert_shape(unit_of(0), encoding),
                        .inner = work_.pair_inner,
                        .out = work_.pair_results};
+  for (const PlacedExpert& one : experts) args.which.insert(one.id);
   const std::vector<Range> slabs = joined_ranges(experts);
+  ops_.expert_pairs(args, reads_of(experts, slabs));
+}
+
+ExpertReads ExpertLayers::reads_of(std::span<const PlacedExpert> experts,
+                                   std::span<const Range> slabs) const {
   ExpertReads reads{.experts = size(config_.experts.count), .slabs = slabs};
+  if (pairs_of_.empty()) {
+    reads.pairs = rows_ * size(config_.experts.per_token);
+    reads.chosen = std::min(reads.pairs, static_cast<std::uint32_t>(experts.size()));
+    return reads;
+  }
   for (const PlacedExpert& one : experts) {
-    args.which.insert(one.id);
-    if (pairs_of_.empty()) continue;
     reads.pairs += pairs_of_[one.id];
     reads.chosen += pairs_of_[one.id] != 0;
   }
-  if (pairs_of_.empty()) {
-    reads.pairs = args.rows * args.per_token;
-    reads.chosen = std::min(reads.pairs, static_cast<std::uint32_t>(experts.size()));
-  }
-  ops_.expert_pairs(args, reads);
+  return reads;
 }
 
 void ExpertLayers::combine() {

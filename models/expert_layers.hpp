@@ -31,7 +31,7 @@ class ExpertLayers {
   }
 
   // Routes the blocks behind the attention of `layer`, which has experts. The lease of that step, of
-  // its attention, is open.
+  // its attention, is open. Where a pass needs nothing of the host, that is all: run() is then nothing.
   void route(ILayerProvider& provider, const Step& step, const Weights& slab,
              std::span<const RowBlock> blocks, std::int32_t layer);
   // Adds the experts' results to the blocks' hidden states. No lease is open; `place` is that of the
@@ -48,12 +48,15 @@ class ExpertLayers {
   void for_groups(ILayerProvider& provider, std::size_t place,
                   std::span<const std::uint32_t> experts, std::size_t most, const F& compute);
   void decode(ILayerProvider& provider, std::size_t place);
-  void decode_fixed(const ILayerProvider& provider);
+  void decode_fixed();
+  void decode_alone(UnitId unit, const Weights& slab, const RowBlock& block);
+  bool are_alike(std::span<const PlacedExpert> experts) const;
   void prefill(ILayerProvider& provider, std::size_t place, std::span<const RowBlock> blocks);
   void count_pairs(std::span<const std::int32_t> ids);
   void compute_here_first(Lease& lease, std::span<const std::uint32_t> experts);
   void compute(std::span<const PlacedExpert> experts);
   void compute_encoded(std::span<const PlacedExpert> experts, Encoding encoding);
+  ExpertReads reads_of(std::span<const PlacedExpert> experts, std::span<const Range> slabs) const;
   void combine();
 
   Ops& ops_;

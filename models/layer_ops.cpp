@@ -138,16 +138,19 @@ void LayerOps::mlp(UnitId unit, const Weights& slab, const RowBlock& block) {
 }
 
 void LayerOps::router(UnitId unit, const Weights& slab, const RowBlock& block, std::byte* normed) {
+  ops_.norm_linear(router_args(unit, slab, block, normed), slab);
+}
+
+NormLinearArgs LayerOps::router_args(UnitId unit, const Weights& slab, const RowBlock& block,
+                                     std::byte* normed) const {
   const AttentionTensors& at = attention_[static_cast<std::size_t>(weights_.spec(unit).layer)];
   LinearArgs scores = matrix(unit, *at.router, std::nullopt, slab, block.rows.count,
                              size(config_.experts.count), hidden_size());
   scores.x = normed;
   scores.out = work_.scores;
-  ops_.norm_linear(
-      {.norm = norm(unit, *at.post_attention_norm, slab, block.hidden, normed, block.rows.count),
-       .linear = scores,
-       .keeps_normed = true},
-      slab);
+  return {.norm = norm(unit, *at.post_attention_norm, slab, block.hidden, normed, block.rows.count),
+          .linear = scores,
+          .keeps_normed = true};
 }
 
 void LayerOps::expert(UnitId unit, const Weights& slab, const std::int32_t* pairs,

@@ -39,6 +39,8 @@ class LayerOps {
   // In a layer of experts, behind attention(): normalises the block's rows into `normed` and writes
   // the router's scores. `slab` is the attention unit's, which has both.
   void router(UnitId unit, const Weights& slab, const RowBlock& block, std::byte* normed);
+  NormLinearArgs router_args(UnitId unit, const Weights& slab, const RowBlock& block,
+                             std::byte* normed) const;
   // Takes some of `rows` rows through one expert: those of `pairs` [count], an expert's of one block,
   // numbered over all rows. Adds what comes out, by its weights, to the workspace's sums.
   void expert(UnitId unit, const Weights& slab, const std::int32_t* pairs, std::uint32_t count,

@@ -82,8 +82,7 @@ std::size_t Router::given_at(std::int32_t layer) const {
   return phase_ == Phase::decode ? static_cast<std::size_t>(layer) * pairs() : 0;
 }
 
-void Router::choose(std::int32_t layer, std::uint32_t first, std::uint32_t count, bool for_host,
-                    bool signals) {
+RouteArgs Router::args(std::int32_t layer, std::uint32_t first, std::uint32_t count) const {
   const std::size_t at = std::size_t{first} * per_token_;
   RouteArgs args{.scores = work_.scores,
                  .type = type_,
@@ -94,9 +93,15 @@ void Router::choose(std::int32_t layer, std::uint32_t first, std::uint32_t count
   if (given_) args.given = work_.given_ids + given_at(layer) + at;
   args.ids = work_.expert_ids + at;
   args.weights = work_.expert_weights + at;
-  if (for_host) args.host_ids = pinned_ids_.as<std::int32_t>() + at;
-  if (for_host && sink_) args.host_weights = pinned_weights_.as<float>() + at;
-  if (for_host && signals) {
+  return args;
+}
+
+void Router::choose(std::int32_t layer, std::uint32_t first, std::uint32_t count, bool signals) {
+  const std::size_t at = std::size_t{first} * per_token_;
+  RouteArgs args = this->args(layer, first, count);
+  args.host_ids = pinned_ids_.as<std::int32_t>() + at;
+  if (sink_) args.host_weights = pinned_weights_.as<float>() + at;
+  if (signals) {
     args.done = done().words + first;
     args.done_value = done().value;
   }

@@ -35,10 +35,11 @@ class Router {
     std::uint32_t value = 0;
   };
   Done done() const { return {pinned_done_.as<std::uint32_t>(), done_value_}; }
-  // Chooses for `count` rows from `first` on, from the scores in the workspace. `for_host`: chosen() will
-  // be called. `signals`: nothing else is enqueued before.
-  void choose(std::int32_t layer, std::uint32_t first, std::uint32_t count, bool for_host,
-              bool signals);
+  // A choice for `count` rows from `first` on that the host does not ask for.
+  RouteArgs args(std::int32_t layer, std::uint32_t first, std::uint32_t count) const;
+  // Chooses for `count` rows from `first` on, from the scores in the workspace, before chosen(). `signals`:
+  // nothing else is enqueued between.
+  void choose(std::int32_t layer, std::uint32_t first, std::uint32_t count, bool signals);
   // The choice for all rows of the pass, [rows, per_token], ascending in each row; `step` is that of the
   // router. The host waits for it, on devices that do not execute as well: there it takes the time
   // that it takes elsewhere. Valid until the next layer begins.

@@ -5,8 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "core/device/device.hpp"
+#include "core/engine/layer_provider.hpp"
+#include "models/ops/kernel_args.hpp"
 
 namespace sluice {
 
@@ -38,15 +41,23 @@ struct Declared {
   std::uint64_t bytes = 0, flops = 0;
   Ranges reads, writes;
 
-  void put(IDevice& device, StreamId stream, const Body& body) const {
+  // `more_reads`: more than there is room for here.
+  void put(IDevice& device, StreamId stream, const Body& body,
+           std::span<const Range> more_reads = {}) const {
+    std::vector<Range> all_reads(reads.view().begin(), reads.view().end());
+    all_reads.insert(all_reads.end(), more_reads.begin(), more_reads.end());
     Op op;
     op.name = name;
     op.bytes = bytes;
     op.flops = flops;
-    op.reads = reads.view();
+    op.reads = all_reads;
     op.writes = writes.view();
     device.enqueue(stream, op, body);
   }
 };
+
+// What parts of operations touch and cost.
+void declare(Declared& op, const RmsNormArgs& args, const Weights& weights);
+void declare(Declared& op, const LinearArgs& args, const Weights& weights);
 
 }  // namespace sluice

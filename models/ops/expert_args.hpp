@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/dtype.hpp"
+#include "models/ops/kernel_args.hpp"
 #include "sluice/unit.hpp"
 
 namespace sluice {
@@ -91,6 +92,46 @@ struct CombineArgs {
   void* residual = nullptr;        // [rows, hidden] of `type`; updated in place
   DType type = DType::bf16;
   std::uint32_t rows = 0, per_token = 0, hidden = 0;
+};
+
+// A layer of experts behind its attention, all of them in their places: the parts one after another, each
+// with what the one before has written. Results are those of the parts, bit for bit; what lies between
+// need not be written.
+//
+// On CUDA the table and what is given must have been written before the operation ahead of this one was
+// enqueued, and the one behind it is a norm_linear or waits before it reads anything.
+struct RoutedExpertsArgs {
+  NormLinearArgs router;  // of `residual`; keeps what it has normalised
+  RouteArgs route;        // for nobody else: no host waits for it
+  ExpertTable table = nullptr;
+  ExpertShape shape;
+  void* inner = nullptr;    // scratch of the pairs
+  void* results = nullptr;  // theirs
+  void* residual = nullptr;
+
+  ExpertPairsArgs pairs() const {
+    ExpertSet all;
+    for (std::uint32_t id = 0; id < route.experts; ++id) all.insert(id);
+    return {.x = router.norm.out,
+            .type = route.type,
+            .rows = route.rows,
+            .per_token = route.per_token,
+            .ids = route.ids,
+            .table = table,
+            .which = all,
+            .shape = shape,
+            .inner = inner,
+            .out = results};
+  }
+  CombineArgs combine() const {
+    return {.pairs = results,
+            .weights = route.weights,
+            .residual = residual,
+            .type = route.type,
+            .rows = route.rows,
+            .per_token = route.per_token,
+            .hidden = shape.hidden};
+  }
 };
 
 // Many rows: one expert at a time, over the rows that chose it.

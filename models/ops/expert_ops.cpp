@@ -1,6 +1,4 @@
 // The front end's operations of a layer of experts.
-#include <vector>
-
 #include "core/weights/encoding.hpp"
 #include "models/ops/declared.hpp"
 #include "models/ops/ops.hpp"
@@ -14,12 +12,9 @@ std::uint64_t matrix_bytes(const ExpertShape& shape, std::uint64_t rows, std::ui
          (code_row_bytes(shape.encoding, columns) + scale_row_bytes(shape.encoding, columns));
 }
 
-}  // namespace
-
-void Ops::route(const RouteArgs& args) {
+void declare(Declared& op, const RouteArgs& args) {
   const std::uint64_t scores = std::uint64_t{args.rows} * args.experts;
   const std::uint64_t pairs = std::uint64_t{args.rows} * args.per_token;
-  Declared op("route");
   op.reads.add(args.scores, scores * size_of(args.type));
   if (args.given) op.reads.add(args.given, pairs * kIndexBytes);
   op.writes.add(args.ids, pairs * kIndexBytes);
@@ -27,8 +22,42 @@ void Ops::route(const RouteArgs& args) {
   if (args.host_ids) op.writes.add(args.host_ids, pairs * kIndexBytes);
   if (args.host_weights) op.writes.add(args.host_weights, pairs * sizeof(float));
   if (args.done) op.writes.add(args.done, args.rows * sizeof(*args.done));
-  op.bytes = scores * size_of(args.type) + pairs * (kIndexBytes + sizeof(float));
-  op.flops = 4 * scores;
+  op.bytes += scores * size_of(args.type) + pairs * (kIndexBytes + sizeof(float));
+  op.flops += 4 * scores;
+}
+
+// But for the slabs, which are as many as there are.
+void declare(Declared& op, const ExpertPairsArgs& args, const ExpertReads& with) {
+  const std::uint64_t element = size_of(args.type);
+  const std::uint64_t all = std::uint64_t{args.rows} * args.per_token;
+  const std::uint64_t hidden = args.shape.hidden, inter = args.shape.inter;
+  op.reads.add(args.x, args.rows * hidden * element);
+  op.reads.add(args.ids, all * kIndexBytes);
+  op.reads.add(args.table, with.experts * sizeof(*args.table));
+  op.writes.add(args.inner, all * 2 * inter * element);
+  op.writes.add(args.out, all * hidden * element);
+  op.bytes += with.chosen * (matrix_bytes(args.shape, 2 * inter, hidden) +
+                             matrix_bytes(args.shape, hidden, inter)) +
+              with.pairs * (2 * hidden + 4 * inter) * element;
+  op.flops += with.pairs * 6 * hidden * inter;
+}
+
+void declare(Declared& op, const CombineArgs& args) {
+  const std::uint64_t pairs = std::uint64_t{args.rows} * args.per_token;
+  const std::uint64_t row_bytes = args.hidden * size_of(args.type);
+  op.reads.add(args.pairs, pairs * row_bytes);
+  op.reads.add(args.weights, pairs * sizeof(float));
+  op.reads.add(args.residual, args.rows * row_bytes);
+  op.writes.add(args.residual, args.rows * row_bytes);
+  op.bytes += (pairs + 2 * args.rows) * row_bytes;
+  op.flops += 2 * pairs * args.hidden;
+}
+
+}  // namespace
+
+void Ops::route(const RouteArgs& args) {
+  Declared op("route");
+  declare(op, args);
   op.put(device_, stream_,
          [kernels = kernels_.get(), args](NativeStream stream) { kernels->route(args, stream); });
 }
@@ -44,40 +73,37 @@ void Ops::place_experts(const PlaceExpertsArgs& args) {
 }
 
 void Ops::expert_pairs(const ExpertPairsArgs& args, const ExpertReads& with) {
-  const std::uint64_t element = size_of(args.type);
-  const std::uint64_t all = std::uint64_t{args.rows} * args.per_token;
-  const std::uint64_t hidden = args.shape.hidden, inter = args.shape.inter;
-  std::vector<Range> reads{range_of(args.x, args.rows * hidden * element),
-                           range_of(args.ids, all * kIndexBytes),
-                           range_of(args.table, with.experts * sizeof(*args.table))};
-  reads.insert(reads.end(), with.slabs.begin(), with.slabs.end());
-  const Range writes[] = {range_of(args.inner, all * 2 * inter * element),
-                          range_of(args.out, all * hidden * element)};
-  Op op;
-  op.name = "expert_pairs";
-  op.bytes = with.chosen * (matrix_bytes(args.shape, 2 * inter, hidden) +
-                            matrix_bytes(args.shape, hidden, inter)) +
-             with.pairs * (2 * hidden + 4 * inter) * element;
-  op.flops = with.pairs * 6 * hidden * inter;
-  op.reads = reads;
-  op.writes = writes;
-  device_.enqueue(stream_, op, [kernels = kernels_.get(), args](NativeStream stream) {
-    kernels->expert_pairs(args, stream);
-  });
+  Declared op("expert_pairs");
+  declare(op, args, with);
+  op.put(
+      device_, stream_,
+      [kernels = kernels_.get(), args](NativeStream stream) {
+        kernels->expert_pairs(args, stream);
+      },
+      with.slabs);
 }
 
 void Ops::combine(const CombineArgs& args) {
-  const std::uint64_t pairs = std::uint64_t{args.rows} * args.per_token;
-  const std::uint64_t row_bytes = args.hidden * size_of(args.type);
   Declared op("combine");
-  op.reads.add(args.pairs, pairs * row_bytes);
-  op.reads.add(args.weights, pairs * sizeof(float));
-  op.reads.add(args.residual, args.rows * row_bytes);
-  op.writes.add(args.residual, args.rows * row_bytes);
-  op.bytes = (pairs + 2 * args.rows) * row_bytes;
-  op.flops = 2 * pairs * args.hidden;
+  declare(op, args);
   op.put(device_, stream_,
          [kernels = kernels_.get(), args](NativeStream stream) { kernels->combine(args, stream); });
+}
+
+void Ops::routed_experts(const RoutedExpertsArgs& args, const Weights& weights,
+                         const ExpertReads& with) {
+  Declared op("routed_experts");
+  declare(op, args.router.norm, weights);
+  declare(op, args.router.linear, weights);
+  declare(op, args.route);
+  declare(op, args.pairs(), with);
+  declare(op, args.combine());
+  op.put(
+      device_, stream_,
+      [kernels = kernels_.get(), args](NativeStream stream) {
+        kernels->routed_experts(args, stream);
+      },
+      with.slabs);
 }
 
 void Ops::gather_rows(const GatherRowsArgs& args, std::uint32_t rows) {

@@ -57,6 +57,12 @@ class IKernels {
     rope_store(args.rope, stream);
     attention(args.attention, stream);
   }
+  virtual void routed_experts(const RoutedExpertsArgs& args, NativeStream stream) const {
+    norm_linear(args.router, stream);
+    route(args.route, stream);
+    expert_pairs(args.pairs(), stream);
+    combine(args.combine(), stream);
+  }
 
   // Before the first pass: chooses algorithms, loads kernels and takes workspace, which the first
   // operations would otherwise wait for. May wait for the device.

@@ -16,35 +16,10 @@ void add_page_table(Ranges& ranges, const KvLayer& kv) {
   ranges.add(kv.page_table, std::uint64_t{kv.sequences} * kv.pages_per_sequence * kIndexBytes);
 }
 
-void declare(Declared& op, const RmsNormArgs& args, const Weights& weights) {
-  const std::uint64_t values = std::uint64_t{args.rows} * args.cols;
-  op.reads.add(args.x, values * size_of(args.type));
-  op.reads.add(weights.range);
-  op.writes.add(args.out, values * size_of(args.type));
-  op.bytes += 2 * values * size_of(args.type) + args.cols * size_of(args.weight_type);
-  op.flops += 4 * values;
-}
-
 std::uint64_t weight_bytes(const LinearArgs& args) {
   if (args.encoding == Encoding::native)
     return std::uint64_t{args.n} * args.k * size_of(args.weight_type);
   return args.n * (code_row_bytes(args.encoding, args.k) + scale_row_bytes(args.encoding, args.k));
-}
-
-void declare(Declared& op, const LinearArgs& args, const Weights& weights) {
-  const std::uint64_t in_bytes = std::uint64_t{args.rows} * args.k * size_of(args.type);
-  const std::uint64_t out_bytes = std::uint64_t{args.rows} * args.n * size_of(args.type);
-  const std::uint64_t cells = std::uint64_t{args.n} * args.k;
-  op.reads.add(args.x, in_bytes);
-  op.reads.add(weights.range);
-  if (args.residual) {
-    op.reads.add(args.residual, out_bytes);
-    op.writes.add(args.residual, out_bytes);
-  }
-  if (args.out) op.writes.add(args.out, out_bytes);
-  op.bytes += in_bytes + weight_bytes(args) + (args.bias ? args.n * size_of(args.bias_type) : 0) +
-              (args.residual ? 2 : 1) * out_bytes;
-  op.flops += 2 * args.rows * cells;
 }
 
 void declare(Declared& op, const RopeStoreArgs& args, const Weights& weights) {
@@ -97,6 +72,31 @@ void declare(Declared& op, const SiluMulArgs& args) {
 }
 
 }  // namespace
+
+void declare(Declared& op, const RmsNormArgs& args, const Weights& weights) {
+  const std::uint64_t values = std::uint64_t{args.rows} * args.cols;
+  op.reads.add(args.x, values * size_of(args.type));
+  op.reads.add(weights.range);
+  op.writes.add(args.out, values * size_of(args.type));
+  op.bytes += 2 * values * size_of(args.type) + args.cols * size_of(args.weight_type);
+  op.flops += 4 * values;
+}
+
+void declare(Declared& op, const LinearArgs& args, const Weights& weights) {
+  const std::uint64_t in_bytes = std::uint64_t{args.rows} * args.k * size_of(args.type);
+  const std::uint64_t out_bytes = std::uint64_t{args.rows} * args.n * size_of(args.type);
+  const std::uint64_t cells = std::uint64_t{args.n} * args.k;
+  op.reads.add(args.x, in_bytes);
+  op.reads.add(weights.range);
+  if (args.residual) {
+    op.reads.add(args.residual, out_bytes);
+    op.writes.add(args.residual, out_bytes);
+  }
+  if (args.out) op.writes.add(args.out, out_bytes);
+  op.bytes += in_bytes + weight_bytes(args) + (args.bias ? args.n * size_of(args.bias_type) : 0) +
+              (args.residual ? 2 : 1) * out_bytes;
+  op.flops += 2 * args.rows * cells;
+}
 
 Ops::Ops(IDevice& device, StreamId stream) : Ops(device, stream, make_kernels(device)) {}
 

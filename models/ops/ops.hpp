@@ -48,6 +48,9 @@ class Ops {
   void place_experts(const PlaceExpertsArgs& args);
   void expert_pairs(const ExpertPairsArgs& args, const ExpertReads& reads);
   void combine(const CombineArgs& args);
+  // In place of the four parts; `weights` is the router's.
+  void routed_experts(const RoutedExpertsArgs& args, const Weights& weights,
+                      const ExpertReads& reads);
   // `rows`: of x, of sums.
   void gather_rows(const GatherRowsArgs& args, std::uint32_t rows);
   void add_rows(const AddRowsArgs& args, std::uint32_t rows);

@@ -99,6 +99,53 @@ TEST_CASE("combine declares what it touches", "[ops]") {
   CHECK(size_of(op.writes) == kRows * kHidden * 2);
 }
 
+TEST_CASE("routed_experts declares what its parts touch", "[ops]") {
+  Rig rig;
+  const std::uint64_t router_values = std::uint64_t{kHidden} * (kExperts + 1);
+  std::byte* const router = rig.values(router_values);
+  const Weights weights = slab_of(router, router_values * 2);
+  std::vector<const std::byte*> slabs;
+  std::vector<Range> read;
+  for (std::uint32_t e = 0; e < kExperts; ++e) {
+    slabs.push_back(rig.values(kSlabValues, 0.1));
+    read.push_back(range_of(slabs[e], kSlabValues * 2));
+  }
+  RoutedExpertsArgs args;
+  std::byte* const hidden = rig.values(kRows * kHidden);
+  std::byte* const normed = rig.values(kRows * kHidden);
+  std::byte* const scores = rig.values(kRows * kExperts);
+  args.router = {.norm = {.x = hidden,
+                          .weight = router,
+                          .out = normed,
+                          .rows = kRows,
+                          .cols = kHidden,
+                          .eps = 1e-6f},
+                 .linear = {.x = normed,
+                            .weight = router + kHidden * 2,
+                            .out = scores,
+                            .rows = kRows,
+                            .n = kExperts,
+                            .k = kHidden},
+                 .keeps_normed = true};
+  args.route = {.scores = scores,
+                .rows = kRows,
+                .experts = kExperts,
+                .per_token = kPerToken,
+                .ids = rig.ints(std::vector<std::int32_t>(kPairs, -1)),
+                .weights = floats(rig)};
+  args.table = rig.ints(slabs);
+  args.shape = {.hidden = kHidden, .inter = kInter, .down = 2 * kInter * kHidden * 2};
+  args.inner = rig.values(kPairs * 2 * kInter);
+  args.results = rig.values(kPairs * kHidden);
+  args.residual = hidden;
+  rig.ops().routed_experts(args, weights,
+                           {.experts = kExperts, .slabs = read, .pairs = 10, .chosen = 6});
+  rig.check();
+  const Recorded& op = rig.device().last();
+  CHECK(op.flops == 4 * kRows * kHidden + 2 * kRows * kExperts * kHidden + 4 * kRows * kExperts +
+                        10 * 2 * kSlabValues + 2 * kPairs * kHidden);
+}
+
 TEST_CASE("gathering, adding and clearing rows declare what they touch", "[ops]") {
   Rig rig;
   const std::int32_t* pairs = rig.ints<std::int32_t>({1, 2, 9});
