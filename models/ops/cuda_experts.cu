@@ -1,5 +1,6 @@
 #include "models/ops/cuda_common.cuh"
 #include "models/ops/cuda_launchers.hpp"
+#include "models/ops/cuda_routing.cuh"
 
 namespace sluice {
 namespace {
@@ -46,13 +47,6 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp) route_kernel(const RouteAr
   const T* scores = static_cast<const T*>(args.scores) + std::size_t{row} * args.experts;
   const auto count = static_cast<int>(args.experts), chosen = static_cast<int>(args.per_token);
 
-  float largest = -INFINITY;
-  for (int id = lane; id < count; id += kWarp) largest = fmaxf(largest, to_float(scores[id]));
-  largest = warp_max(largest);
-  float sum = 0;
-  for (int id = lane; id < count; id += kWarp) sum += expf(to_float(scores[id]) - largest);
-  sum = warp_sum(sum);
-
   // Lane i gets the i-th of the chosen.
   int mine = kMaxExperts;
   if (args.given) {
@@ -75,8 +69,7 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp) route_kernel(const RouteAr
         if (i < used && best == i * kWarp + lane) left.of[i] = NAN;
     }
   }
-  float weight = lane < chosen ? expf(to_float(scores[mine]) - largest) / sum : 0.0f;
-  if (args.normalise) weight /= warp_sum(weight);
+  const float weight = weight_of_chosen(args, scores, mine);
 
   int place = 0;
   for (int other = 0; other < chosen; ++other)
@@ -84,9 +77,9 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp) route_kernel(const RouteAr
   if (lane < chosen) {
     const std::size_t at = std::size_t{row} * args.per_token + place;
     args.ids[at] = mine;
-    args.weights[at] = rounded<T>(weight);
+    args.weights[at] = weight;
     if (args.host_ids) args.host_ids[at] = mine;
-    if (args.host_weights) args.host_weights[at] = rounded<T>(weight);
+    if (args.host_weights) args.host_weights[at] = weight;
   }
   if (!args.done) return;
   __threadfence_system();
@@ -98,12 +91,6 @@ __global__ void place_experts_kernel(const PlaceExpertsArgs args) {
   wait_for_previous();
   let_next_begin();
   if (threadIdx.x < args.count) args.table[args.ids[threadIdx.x]] = args.slabs[threadIdx.x];
-}
-
-// Rounded before it is added to anything, in f32 as well.
-template <typename T>
-__device__ float weighted(float weight, T y) {
-  return rounded<T>(__fmul_rn(weight, to_float(y)));
 }
 
 // residual = round(residual + round(sum)) of eight columns.
@@ -132,7 +119,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const CombineArgs arg
     const Eight<T> y =
         load_eight(static_cast<const T*>(args.pairs) + pair * args.hidden, column, args.hidden);
 #pragma unroll
-    for (int e = 0; e < 8; ++e) sums[e] += weighted<T>(weight, y.v[e]);
+    for (int e = 0; e < 8; ++e) sums[e] += weighted<T>(weight, to_float(y.v[e]));
   }
   add_to_residual(sums, static_cast<T*>(args.residual) + std::size_t{row} * args.hidden, column,
                   args.hidden);
@@ -174,7 +161,7 @@ __global__ void __launch_bounds__(kThreads) add_rows_kernel(const AddRowsArgs ar
       load_eight(static_cast<const T*>(args.y) + std::size_t{i} * args.hidden, column, args.hidden);
   Eight<float> out = load_eight(sums, column, args.hidden);
 #pragma unroll
-  for (int e = 0; e < 8; ++e) out.v[e] += weighted<T>(weight, y.v[e]);
+  for (int e = 0; e < 8; ++e) out.v[e] += weighted<T>(weight, to_float(y.v[e]));
   store_eight(sums, column, args.hidden, out);
 }
 

@@ -8,6 +8,49 @@
 namespace sluice {
 namespace {
 
+constexpr std::uint32_t kApart = 256;  // bytes behind the zeros, for what is not zero
+
+// A layer of one expert, whose rows are as long as the kernels of their own want them. `data`: zeros;
+// `chosen`: kApart bytes.
+void run_routed_experts(const IKernels& kernels, DType type, std::byte* data, std::byte* chosen,
+                        cudaStream_t stream) {
+  constexpr std::uint32_t kSize = 512;
+  const auto table = reinterpret_cast<ExpertTable>(chosen);
+  auto* const id = reinterpret_cast<std::int32_t*>(chosen + kApart / 2);
+  auto* const weight = reinterpret_cast<float*>(chosen + kApart / 4);
+  kernels.place_experts({.table = table, .count = 1, .slabs = {data}}, stream);
+  const RmsNormArgs norm{.x = data,
+                         .weight = data,
+                         .weight_type = type,
+                         .out = data,
+                         .type = type,
+                         .rows = 1,
+                         .cols = kSize,
+                         .eps = 1};
+  const LinearArgs scores{.x = data,
+                          .weight = data,
+                          .weight_type = type,
+                          .out = data,
+                          .type = type,
+                          .rows = 1,
+                          .n = 1,
+                          .k = kSize};
+  kernels.routed_experts({.router = {.norm = norm, .linear = scores, .keeps_normed = true},
+                          .route = {.scores = data,
+                                    .type = type,
+                                    .rows = 1,
+                                    .experts = 1,
+                                    .per_token = 1,
+                                    .ids = id,
+                                    .weights = weight},
+                          .table = table,
+                          .shape = {.weight_type = type, .hidden = kSize, .inter = kSize},
+                          .inner = data,
+                          .results = data,
+                          .residual = data},
+                         stream);
+}
+
 // `data`: zeros, as many as rows of `size` values take; `chosen`: memory for what is not zero.
 void run_experts(const IKernels& kernels, DType type, std::byte* data, std::byte* chosen,
                  std::uint32_t size, cudaStream_t stream) {
@@ -43,6 +86,7 @@ void run_experts(const IKernels& kernels, DType type, std::byte* data, std::byte
                    .per_token = 1,
                    .hidden = size},
                   stream);
+  run_routed_experts(kernels, type, data, chosen, stream);
   kernels.gather_rows({.x = data,
                        .pairs = ints,
                        .out = data,
@@ -71,7 +115,6 @@ void cuda_first_run(IDevice& device, const IKernels& kernels, const KernelShapes
                     cudaStream_t stream) {
   // Operands share one block of zeros: what they come to does not matter.
   constexpr std::uint32_t kSize = 64;        // of every row, and of the vocabulary
-  constexpr std::uint32_t kApart = 256;      // bytes behind the zeros
   constexpr std::uint32_t kManyRows = 8192;  // of weights: more than a GPU works on at a time
   const std::uint32_t columns = (shapes.heads + 2 * shapes.kv_heads) * shapes.head_dim;
   KvLayer kv;

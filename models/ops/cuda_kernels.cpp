@@ -158,6 +158,10 @@ class CudaKernels final : public IKernels {
       return IKernels::rope_attention(args, stream);
     cuda_rope_attention(args, attention_space(args.attention, on(stream).stream), on(stream));
   }
+  void routed_experts(const RoutedExpertsArgs& args, NativeStream stream) const override {
+    if (!cuda_can_route_experts(args, on(stream))) return IKernels::routed_experts(args, stream);
+    cuda_routed_experts(args, on(stream));
+  }
 
   void prepare(const KernelShapes& shapes) override {
     const TemporaryStream stream;

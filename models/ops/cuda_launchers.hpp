@@ -57,6 +57,10 @@ void cuda_add_rows(const AddRowsArgs& args, const CudaLaunch& launch);
 void cuda_clear_sums(const ClearSumsArgs& args, const CudaLaunch& launch);
 void cuda_add_sums(const AddSumsArgs& args, const CudaLaunch& launch);
 
+// Whether a layer's experts are done by kernels of their own; see RoutedExpertsArgs.
+bool cuda_can_route_experts(const RoutedExpertsArgs& args, const CudaLaunch& launch);
+void cuda_routed_experts(const RoutedExpertsArgs& args, const CudaLaunch& launch);
+
 // Memory that decode attention works in, by launches one after another.
 struct CudaAttentionSpace {
   float* partials = nullptr;

@@ -1,6 +1,7 @@
-// The heart of the experts' kernels, whose weights are under way in registers: they read activations
-// through the first-level cache, of which a FIFO in shared memory leaves little. Measured on an H200 with
-// all of Qwen3-30B-A3B's experts resident: 369 tokens/s, and 306 with the FIFO.
+// The heart of the kernels of experts' pairs, whose weights are under way in registers: they read
+// activations through the first-level cache, of which a FIFO in shared memory leaves little. Measured on an
+// H200 with one row and all of Qwen3-30B-A3B's experts: 369 tokens/s, and 306 with the FIFO. (With one row
+// shared memory has room for its activations as well: see cuda_routed_experts.cu.)
 #pragma once
 #include "models/ops/cuda_few_rows.cuh"
 
