@@ -4,14 +4,15 @@
 #include "models/ops/cuda_common.cuh"
 #include "models/ops/cuda_launchers.hpp"
 #include "models/ops/cuda_mma.cuh"
+#include "models/ops/cuda_page_tile.cuh"
 #include "models/ops/cuda_rope.cuh"
 
 namespace sluice {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = kTileThreads;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kPage = kPageTokens;  // a span is a page
+constexpr int kPage = kTileRows;  // a span is a page
 constexpr int kLanesPerKey = kThreads / kPage;
 constexpr int kSlices = 4;  // of a page's positions, in the sum over values
 constexpr int kSliceKeys = kPage / kSlices;
@@ -29,38 +30,6 @@ struct SpanArgs {
 
 __host__ __device__ inline std::uint32_t runs_of(std::uint32_t spans) {
   return (spans + kRun - 1) / kRun;
-}
-
-// A head's values in shared memory are padded with zeros to pieces of 16 bytes.
-__host__ __device__ inline std::uint32_t padded(std::uint32_t dim) { return (dim + 7) / 8 * 8; }
-
-// A page's keys, or values, of one head in shared memory: rows lie this much further apart than they
-// are long, so that reading two of them at once meets different banks.
-constexpr std::uint32_t kRowGapBytes = 64;
-template <typename T>
-__device__ inline std::uint32_t row_width(std::uint32_t dim) {
-  return padded(dim) + kRowGapBytes / sizeof(T);
-}
-
-// Begins to bring rows [0, count) of a tile; the rest become zeros, as a weight of zero times a NaN
-// that happens to lie there is a NaN.
-template <typename T>
-__device__ inline void fill_tile(T* tile, const T* from, int dim, int count) {
-  constexpr int kPiece = 16 / sizeof(T);
-  const int width = row_width<T>(dim);
-  if (dim % kPiece == 0) {
-    const int pieces = dim / kPiece;
-    for (int i = threadIdx.x; i < kPage * pieces; i += kThreads) {
-      const int row = i / pieces, at = i % pieces * kPiece;
-      copy_async(tile + row * width + at, from + row * dim + at, row < count);
-    }
-    if (dim % 8 == 0) return;
-  }
-  for (int i = threadIdx.x; i < kPage * int(padded(dim)); i += kThreads) {
-    const int row = i / padded(dim), at = i % padded(dim);
-    if (dim % kPiece == 0 && at < dim) continue;
-    tile[row * width + at] = row < count && at < dim ? from[row * dim + at] : from_float<T>(0.0f);
-  }
 }
 
 // What a softmax over some positions leaves: weights relative to the largest score.
