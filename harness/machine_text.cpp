@@ -13,7 +13,7 @@ constexpr std::uint64_t kMebibyte = 1ull << 20;
 
 std::string copy_size_text(std::uint64_t bytes) {
   return bytes % kMebibyte == 0 ? fmt::format("{}MiB", bytes / kMebibyte)
-                           : fmt::format("{}KiB", bytes / 1024);
+                                : fmt::format("{}KiB", bytes / 1024);
 }
 
 std::string rate_text(double rate) { return fmt::format("{:.4g}", rate); }

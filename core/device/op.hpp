@@ -40,6 +40,7 @@ struct Op {
   Resource on = Resource::compute;
   std::uint64_t bytes = 0;  // moved over the link or through device memory
   std::uint64_t flops = 0;
+  std::uint32_t parts = 1;  // that follow each other: each has an operation's fixed cost
   std::span<const Range> reads{}, writes{};  // read during the call only
 };
 

@@ -207,7 +207,8 @@ class Sim final : public SimDevice {
         static_cast<double>(op.bytes) /
         (op.on == Resource::host ? machine_.host_read_gbps : machine_.memory_gbps);
     const double computing = static_cast<double>(op.flops) / (machine_.matrix_tflops * 1e3);
-    return machine_.op_ns + static_cast<std::uint64_t>(std::llround(std::max(moving, computing)));
+    return op.parts * machine_.op_ns +
+           static_cast<std::uint64_t>(std::llround(std::max(moving, computing)));
   }
 
   void works(std::uint64_t ns) {

@@ -39,6 +39,7 @@ struct Declared {
 
   const char* name;
   std::uint64_t bytes = 0, flops = 0;
+  std::uint32_t parts = 1;
   Ranges reads, writes;
 
   // `more_reads`: more than there is room for here.
@@ -50,6 +51,7 @@ struct Declared {
     op.name = name;
     op.bytes = bytes;
     op.flops = flops;
+    op.parts = parts;
     op.reads = all_reads;
     op.writes = writes.view();
     device.enqueue(stream, op, body);

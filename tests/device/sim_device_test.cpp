@@ -57,6 +57,16 @@ TEST_CASE("an operation takes its fixed cost and the larger of moving and comput
   CHECK(device->now_ns() == 222);
 }
 
+TEST_CASE("an operation of several parts has the fixed cost of each") {
+  const auto device = make_sim_device(round_machine());
+  const StreamId s = device->make_stream(Resource::compute, "compute");
+  Op op = kernel(100);
+  op.parts = 4;
+  device->enqueue(s, op, kNothing);  // enqueued at 1, runs 4 * 10 + 100
+  device->sync(device->record(s));
+  CHECK(device->now_ns() == 141);
+}
+
 TEST_CASE("copies of two streams share a link and overlap with compute") {
   const auto device = make_sim_device(round_machine());
   const StreamId a = device->make_stream(Resource::h2d, "a");
