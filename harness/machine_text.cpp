@@ -56,7 +56,10 @@ std::string machine_text(const Probed& probed, const std::vector<std::string>& a
                          read.threads == 1 ? "thread" : "threads", read.gbps);
   for (const auto& [key, figure] : machine_keys()) {
     out += fmt::format("{}: {}", key.path, std::visit(FigureText{probed.machine, key}, figure));
-    if (key.path != "name") out += "  # measured";
+    if (key.path == "link_limit_gbps")
+      out += "  # as asked";
+    else if (key.path != "name")
+      out += "  # measured";
     if (key.path == "host_read_gbps") out += "; " + reads;
     out += "\n";
   }

@@ -141,7 +141,8 @@ __device__ inline void sync_first() {
 //
 // Every thread of every kernel waits. A kernel calls let_next_begin() after that, so that the next
 // one begins when all but the kernel ahead of it have ended; the exceptions, products with a residual,
-// are followed by kernels that read nothing but weights before they wait.
+// are followed by kernels that read nothing but weights before they wait. Behind a kernel that calls it
+// after its own wait, what was written by kernels before that one may be read at once, too: they had ended.
 __device__ inline void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();

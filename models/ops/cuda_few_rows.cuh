@@ -40,10 +40,6 @@ __device__ inline LaneRows rows_of_group(const StoredMatrix& m, std::uint32_t n,
 
 using FragmentB = uint32_t[2];
 
-// Two ones.
-template <typename T>
-inline constexpr uint32_t kOnes = std::is_same_v<T, __half> ? 0x3c003c00u : 0x3f803f80u;
-
 // For columns behind the end of a row.
 static __device__ const uint4 kZeroPiece[4] = {};
 

@@ -12,7 +12,7 @@ inline constexpr int kTileRows = kPageTokens;
 // A head's values in shared memory are padded with zeros to pieces of 16 bytes.
 __host__ __device__ inline std::uint32_t padded(std::uint32_t dim) { return (dim + 7) / 8 * 8; }
 
-// A page's keys, or values, of one head in shared memory: rows lie this much further apart than they
+// In shared memory rows lie this much further apart than they
 // are long, so that reading two of them at once meets different banks.
 inline constexpr std::uint32_t kRowGapBytes = 64;
 template <typename T>

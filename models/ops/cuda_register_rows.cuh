@@ -71,6 +71,10 @@ struct Activations {
   }
 };
 
+// Two ones.
+template <typename T>
+inline constexpr uint32_t kOnes = std::is_same_v<T, __half> ? 0x3c003c00u : 0x3f803f80u;
+
 // sums += the pieces from weight `base` on times the same columns of the tokens' activations.
 //
 // Codes with groups come with a surplus that is the same for a whole group. It is taken from the sum:

@@ -338,6 +338,10 @@ void launch_chosen(ChosenArgs args, const CudaLaunch& on) {
 bool cuda_can_route_experts(const RoutedExpertsArgs& args, const CudaLaunch& on) {
   const ExpertPairsArgs pairs = args.pairs();
   const ExpertShape& shape = pairs.shape;
+  // The choice is made in shared memory, for nobody else.
+  if (args.route.host_ids || args.route.host_weights || args.route.done ||
+      !args.router.keeps_normed)
+    return false;
   if (!on.overlap || pairs.rows != 1 || pairs.type == DType::f32 ||
       pairs.type != shape.weight_type || shape.encoding != Encoding::native ||
       !cuda_can_norm_linear(args.router.linear))

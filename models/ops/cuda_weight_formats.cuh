@@ -8,8 +8,8 @@
 // row, `at` of k, unless the row is a whole number of rounds.
 //
 // Codes become floating-point numbers without a conversion instruction: written into the mantissa of a
-// number whose last place is 1 (128 in bf16, 1024 in f16), from which that number is taken away again.
-// Both steps are exact.
+// number whose last place is 1 (128 in bf16, 1024 in f16), from which that number is taken away again; or
+// left as the bits of a subnormal number, with a power of two made up for beside them. All are exact.
 #pragma once
 #include <type_traits>
 

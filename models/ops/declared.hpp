@@ -45,14 +45,17 @@ struct Declared {
   // `more_reads`: more than there is room for here.
   void put(IDevice& device, StreamId stream, const Body& body,
            std::span<const Range> more_reads = {}) const {
-    std::vector<Range> all_reads(reads.view().begin(), reads.view().end());
-    all_reads.insert(all_reads.end(), more_reads.begin(), more_reads.end());
+    std::vector<Range> all_reads;
+    if (!more_reads.empty()) {
+      all_reads.assign(reads.view().begin(), reads.view().end());
+      all_reads.insert(all_reads.end(), more_reads.begin(), more_reads.end());
+    }
     Op op;
     op.name = name;
     op.bytes = bytes;
     op.flops = flops;
     op.parts = parts;
-    op.reads = all_reads;
+    op.reads = more_reads.empty() ? reads.view() : std::span<const Range>(all_reads);
     op.writes = writes.view();
     device.enqueue(stream, op, body);
   }

@@ -116,6 +116,18 @@ TEST_CASE("copies over a link that is slowed down end when it lets them") {
   CHECK(device->busy().h2d_ns == 400);
 }
 
+TEST_CASE("a copy that was not queued behind the last one has a slow link for a time of its own") {
+  Machine machine = round_machine();
+  machine.link_limit_gbps = 0.5;
+  const auto device = make_sim_device(machine);
+  const StreamId back = device->make_stream(Resource::d2h, "back");
+  device->copy(back, transfer(Resource::d2h, 100), nullptr, nullptr, 100);  // 1 .. 201
+  device->sync(device->record(back));
+  device->copy(back, transfer(Resource::d2h, 100), nullptr, nullptr, 100);  // 202 .. 402
+  device->sync(device->record(back));
+  CHECK(device->now_ns() == 402);
+}
+
 TEST_CASE(
     "a copy that rests until its link lets it end is in nobody's way, and late bytes catch up") {
   Machine machine = round_machine();
@@ -198,6 +210,24 @@ TEST_CASE("a simulated deadlock is an error and not a hang") {
   device->wait(b, {a, 1});
   device->enqueue(b, kernel(1), kNothing);
   CHECK_THROWS_AS(device->sync(device->record(a)), Error);
+}
+
+TEST_CASE("nothing later happens before the host goes on from a wait") {
+  const auto device = make_sim_device(round_machine());
+  const StreamId compute = device->make_stream(Resource::compute, "compute");
+  const StreamId back = device->make_stream(Resource::d2h, "back");
+  const StreamId lane = device->make_stream(Resource::h2d, "lane");
+  const StreamId other = device->make_stream(Resource::compute, "other");
+  device->enqueue(compute, kernel(9990), kNothing);                           // 1 .. 10001
+  device->copy(back, transfer(Resource::d2h, 190), nullptr, nullptr, 190);    // 2 .. 102
+  device->copy(lane, transfer(Resource::h2d, 4995), nullptr, nullptr, 4995);  // 3 .. 5003
+  device->wait(other, device->record(back));
+  device->sync(device->record(other));  // at 102, while two others go on
+  CHECK(device->now_ns() == 102);
+  CHECK(device->busy().h2d_ns == 99);
+  device->copy(back, transfer(Resource::d2h, 190), nullptr, nullptr, 190);
+  device->sync(device->record(compute));
+  CHECK(device->now_ns() == 10001);
 }
 
 TEST_CASE("simulated memory obeys the limit and costs nothing") {

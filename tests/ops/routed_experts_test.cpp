@@ -66,6 +66,7 @@ struct Layer {
 TEST_CASE("routed_experts has the bits of its parts", "[experts]") {
   struct Case {
     std::uint32_t hidden, inter, experts, per_token;
+    bool has_nan = false;  // in a score
   };
   Seeded random(20260308);
   CAPTURE(random.seed);
@@ -77,12 +78,13 @@ TEST_CASE("routed_experts has the bits of its parts", "[experts]") {
                               {512, 264, 9, 9},
                               {64, 48, 5, 1},
                               {512, 768, 512, 32},
-                              {2560, 256, 8, 5}}) {
+                              {512, 256, 9, 9},
+                              {2560, 256, 8, 5},
+                              {512, 256, 16, 4, true}}) {
           for (const std::uint32_t rows : {1u, 2u}) {
             INFO(target << " " << name_of(type) << " " << name_of(encoding) << " " << c.hidden
                         << " " << c.per_token << " of " << c.experts << ", " << rows);
-            // A few experts' weights serve for all, and some routers' for two, so that there are ties;
-            // one's score is not a number.
+            // A few experts' weights serve for all, and some routers' for two, so that there are ties.
             Experts experts(type, encoding, 3, rows, c.hidden, c.inter, random);
             experts.table.resize(c.experts);
             for (std::uint32_t e = 3; e < c.experts; ++e) experts.table[e] = experts.table[e % 3];
@@ -90,21 +92,26 @@ TEST_CASE("routed_experts has the bits of its parts", "[experts]") {
             for (std::uint32_t e = 1; e + 1 < c.experts; e += 2)
               for (std::uint32_t i = 0; i < c.hidden; ++i)
                 router.set((e + 1) * c.hidden + i, router.get(e * c.hidden + i));
-            if (c.experts > c.per_token) router.set(0, NAN);
+            if (c.has_nan) router.set(0, NAN);
             const Tensor norm = Tensor::random(type, c.hidden, random.rng);
             Ints given;
             for (std::uint32_t i = 0; i < rows * c.per_token; ++i)
               given.push_back(static_cast<std::int32_t>(c.experts - c.per_token + i % c.per_token));
             for (const Ints* ids : {static_cast<const Ints*>(nullptr), &std::as_const(given)}) {
               Layer parts(experts, router, norm, ids, c.per_token);
+              parts.args.route.normalise = rows == 1;
               run(&IKernels::norm_linear, parts.args.router);
               run(&IKernels::route, parts.args.route);
               run(&IKernels::expert_pairs, parts.args.pairs());
               run(&IKernels::combine, parts.args.combine());
               Layer whole(experts, router, norm, ids, c.per_token);
+              whole.args.route.normalise = rows == 1;
               run(&IKernels::routed_experts, whole.args);
               CHECK(whole.residual.bytes() == parts.residual.bytes());
               CHECK(whole.residual.bytes() != experts.x.bytes());
+              // Every weight of a row is a share of a sum with all its scores in it.
+              for (std::size_t i = 0; i < whole.residual.size(); ++i)
+                REQUIRE(std::isnan(whole.residual.get(i)) == c.has_nan);
             }
           }
         }
