@@ -1,4 +1,5 @@
 // A layer of experts in one operation, compared with its parts one after another.
+#include <cmath>
 #include <utility>
 
 #include "tests/catch.hpp"
@@ -89,6 +90,9 @@ TEST_CASE("routed_experts has the bits of its parts", "[experts]") {
             experts.table.resize(c.experts);
             for (std::uint32_t e = 3; e < c.experts; ++e) experts.table[e] = experts.table[e % 3];
             Tensor router = Tensor::random(type, std::size_t{c.experts} * c.hidden, random.rng);
+            // Scores of about 1, so that the weight of every expert is seen in what comes out.
+            for (std::size_t i = 0; i < router.size(); ++i)
+              router.set(i, router.get(i) / std::sqrt(static_cast<float>(c.hidden)));
             for (std::uint32_t e = 1; e + 1 < c.experts; e += 2)
               for (std::uint32_t i = 0; i < c.hidden; ++i)
                 router.set((e + 1) * c.hidden + i, router.get(e * c.hidden + i));
