@@ -19,6 +19,7 @@ using Kind = Expression::Kind;
 constexpr std::uint64_t kMostSteps = 10'000'000;
 constexpr std::uint64_t kStepsOfAPass = 32;  // what a pass of a loop takes beside its body
 constexpr std::int64_t kLongestRange = 100'000;
+constexpr std::size_t kMostNamespaces = 10'000;
 
 enum class Flow { next, break_, continue_ };
 
@@ -31,6 +32,12 @@ class LocatedError : public InputError {
 class Run {
  public:
   explicit Run(Value::Variables variables) { scopes_.push_back(std::move(variables)); }
+  // A namespace can hold itself.
+  ~Run() {
+    for (const Value& one : namespaces_) one.variables()->clear();
+  }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
   std::string render(const std::vector<Statement>& body) {
     statements(body);
@@ -104,8 +111,9 @@ class Run {
       return;
     }
     const Value object = look_up(target);
-    if (object.variables() == nullptr)
-      throw InputError("'{}' is {}, not a namespace", target, object.type_name());
+    const auto same = [&](const Value& one) { return one.variables() == object.variables(); };
+    if (std::ranges::none_of(namespaces_, same))
+      throw InputError("'{}' takes no attributes: it is not what namespace() makes", target);
     (*object.variables())[statement.text] = std::move(value);
   }
 
@@ -315,9 +323,11 @@ class Run {
       throw InputError("the template refuses: {}", printed(bound["message"]));
     }
     if (callee.text == "namespace" && given.positional.empty()) {
+      if (namespaces_.size() == kMostNamespaces)
+        throw InputError("more than {} namespaces", kMostNamespaces);
       Value::Variables variables;
       for (const auto& [name, value] : given.named) variables[name] = value;
-      return Value::with_variables(std::move(variables));
+      return namespaces_.emplace_back(Value::with_variables(std::move(variables)));
     }
     if (callee.text == "range") return range(given);
     throw InputError("the function '{}' is not supported", callee.text);
@@ -354,6 +364,7 @@ class Run {
 
   std::string out_;
   std::vector<Value::Variables> scopes_;
+  std::vector<Value> namespaces_;  // all that were made
   std::uint64_t steps_ = 0;
 };
 

@@ -216,6 +216,12 @@ TEST_CASE("a broken template is refused with its line") {
   CHECK_THROWS_WITH(rendered(sum + " }}"), Contains("more than 400 levels"));
 }
 
+TEST_CASE("a namespace that holds itself is freed with the others") {  // seen by AddressSanitizer
+  CHECK(
+      rendered("{% set n = namespace(a=1) %}{% set n.n = n %}{% set n.a = n.n.a + 1 %}{{ n.a }}") ==
+      "2");
+}
+
 TEST_CASE("a template that fails while it runs is refused with its line") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"\n\n{{ a.b }}", "line 3: 'a' is not defined"},
@@ -227,6 +233,8 @@ TEST_CASE("a template that fails while it runs is refused with its line") {
       {"{{ 1 // 0 }}", "division by zero"},
       {"{% for a in range(100000) %}{% for b in range(1000) %}{% endfor %}{% endfor %}",
        "too many steps"},
+      {"{% for a in range(2) %}{% set loop.first = a %}{% endfor %}", "'loop' takes no attributes"},
+      {"{% for a in range(20000) %}{% set n = namespace() %}{% endfor %}", "10000 namespaces"},
       {"{% set n = namespace(s='aaaaaaaa') %}{% for a in range(100) %}{% set n.s = n.s + n.s %}{% "
        "endfor %}",
        "longer than"},
