@@ -21,8 +21,8 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiment", nargs="?", default=ROOT / "configs/experiments/prediction.yaml")
     parser.add_argument("--sluice", default=ROOT / "build/release/sluice", help="the executable")
-    parser.add_argument("--link-gbps", type=float, nargs="+", default=[1, 2, 4], metavar="RATE",
-                        help="less than a core copies, or it is not the link that is slow (default: 1 2 4)")
+    parser.add_argument("--link-gbps", type=float, nargs="+", default=[2, 3, 4], metavar="RATE",
+                        help="less than a core copies, or it is not the link that is slow (default: 2 3 4)")
     parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--within", type=float, default=10, metavar="PERCENT")
     parser.add_argument("--before", default="", help="a command to put before measuring ones, like 'chrt -f 1'")
