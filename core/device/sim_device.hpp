@@ -31,8 +31,9 @@ struct BusyTimes {
 
 // An operation takes its parts' fixed costs + max(bytes / bandwidth, flops / rate); a copy takes what the
 // link's curve says for its size; while one of each runs, both take longer by what the machine says of
-// them. A copy over a link that is slowed down rests until that lets it end. Each resource serves one operation at a time, in the order in which they become ready. The
-// host's own enqueueing and waking take time too.
+// them. A copy over a link that is slowed down rests until that lets it end. Each resource serves one
+// operation at a time, in the order in which they become ready. The host's own enqueueing and waking
+// take time too.
 class SimDevice : public IDevice {
  public:
   virtual BusyTimes busy() = 0;
